@@ -1,0 +1,153 @@
+"""Centralities on a symmetric CSR adjacency. Every sum runs in row order, so threads never change a bit."""
+
+import numpy as np
+from numba import njit, prange
+
+WORDS = 8
+"""Machine words per node in the many-source search: 64 sources each."""
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def pagerank_step(indptr, indices, share, base, new):  # type: ignore[no-untyped-def]
+    """Set ``new[v] = base + sum of share over v's neighbors``."""
+    for v in prange(indptr.size - 1):
+        total = 0.0
+        for position in range(indptr[v], indptr[v + 1]):
+            total += share[indices[position]]
+        new[v] = base + total
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def shifted_product(indptr, indices, x, new):  # type: ignore[no-untyped-def]
+    """Set ``new = (A + I) x``."""
+    for v in prange(indptr.size - 1):
+        total = x[v]
+        for position in range(indptr[v], indptr[v + 1]):
+            total += x[indices[position]]
+        new[v] = total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count_bits(word):  # type: ignore[no-untyped-def]
+    """Return the number of set bits of a 64-bit word."""
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _advance(indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached):  # type: ignore[no-untyped-def]
+    """Move the breadth-first searches of up to 64 * WORDS sources one hop; return the number of new visits.
+
+    Bit s of a node's words says that source s has seen it. The distance is symmetric, so the number of bits that are
+    new at a node, times the distance, adds to that node's own sum.
+    """
+    num_visits = np.int64(0)
+    for v in prange(indptr.size - 1):
+        missing = np.uint64(0)
+        for w in range(WORDS):
+            new[v, w] = np.uint64(0)
+            missing |= active[w] & ~seen[v, w]
+        if missing != np.uint64(0):
+            for position in range(indptr[v], indptr[v + 1]):
+                neighbor = indices[position]
+                if was_reached[neighbor]:
+                    for w in range(WORDS):
+                        new[v, w] |= frontier[neighbor, w]
+            count = np.int64(0)
+            for w in range(WORDS):
+                new[v, w] &= ~seen[v, w]
+                seen[v, w] |= new[v, w]
+                count += np.int64(_count_bits(new[v, w]))
+            totals[v] += count * distance
+            reached[v] += count
+            num_visits += count
+            is_reached[v] = count > 0
+        else:
+            is_reached[v] = False
+    return num_visits
+
+
+@njit(cache=True, nogil=True)
+def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no-untyped-def]
+    """Add, per node, the distances to at most 64 * WORDS ``sources`` and how many of them reach it.
+
+    The source itself counts as reached, at distance 0.
+    """
+    num_nodes = indptr.size - 1
+    seen = np.zeros((num_nodes, WORDS), np.uint64)
+    frontier = np.zeros((num_nodes, WORDS), np.uint64)
+    new = np.zeros((num_nodes, WORDS), np.uint64)
+    was_reached = np.zeros(num_nodes, np.bool_)
+    is_reached = np.zeros(num_nodes, np.bool_)
+    active = np.zeros(WORDS, np.uint64)
+    for i in range(sources.size):
+        bit = np.uint64(1) << np.uint64(i & 63)
+        frontier[sources[i], i >> 6] |= bit
+        seen[sources[i], i >> 6] |= bit
+        active[i >> 6] |= bit
+        was_reached[sources[i]] = True
+        reached[sources[i]] += 1
+    distance = 1
+    num_visits = 1
+    while num_visits > 0:
+        num_visits = _advance(
+            indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached
+        )
+        frontier, new = new, frontier
+        was_reached, is_reached = is_reached, was_reached
+        distance += 1
+
+
+@njit(cache=True, nogil=True)
+def _add_dependencies(indptr, indices, source, hops, paths, dependency, queue, totals):  # type: ignore[no-untyped-def]
+    """Add one source's dependencies (Brandes 2001) to ``totals``; return the source's own dependency.
+
+    ``hops`` must be -1 everywhere and is -1 again afterwards.
+    """
+    hops[source] = 0
+    paths[source] = 1.0
+    dependency[source] = 0.0
+    queue[0] = source
+    head = 0
+    tail = 1
+    while head < tail:
+        v = queue[head]
+        head += 1
+        for position in range(indptr[v], indptr[v + 1]):
+            w = indices[position]
+            if hops[w] == -1:
+                hops[w] = hops[v] + 1
+                paths[w] = 0.0
+                dependency[w] = 0.0
+                queue[tail] = w
+                tail += 1
+            if hops[w] == hops[v] + 1:
+                paths[w] += paths[v]
+    for position_in_queue in range(tail - 1, 0, -1):
+        w = queue[position_in_queue]
+        share = (1.0 + dependency[w]) / paths[w]
+        for position in range(indptr[w], indptr[w + 1]):
+            v = indices[position]
+            if hops[v] == hops[w] - 1:
+                dependency[v] += paths[v] * share
+        totals[w] += dependency[w]
+    for position_in_queue in range(tail):
+        hops[queue[position_in_queue]] = -1
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def add_dependencies(indptr, indices, sources, totals):  # type: ignore[no-untyped-def]
+    """Add the dependencies of some ``sources``, each one's own left out, to the rows of ``totals``, (blocks, N).
+
+    The sources are cut in one run per row; the caller adds the rows in order, so the number of threads changes nothing.
+    """
+    num_blocks, num_nodes = totals.shape
+    for block in prange(num_blocks):
+        hops = np.full(num_nodes, -1, np.int32)
+        paths = np.empty(num_nodes, np.float64)
+        dependency = np.empty(num_nodes, np.float64)
+        queue = np.empty(num_nodes, np.int64)
+        for i in range(block * sources.size // num_blocks, (block + 1) * sources.size // num_blocks):
+            _add_dependencies(indptr, indices, sources[i], hops, paths, dependency, queue, totals[block])

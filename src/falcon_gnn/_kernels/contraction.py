@@ -1,0 +1,283 @@
+"""Edge contraction by union-find and mergeable heaps (Alg. 1, lines 6 to 13), and the graphs it leaves."""
+
+import numpy as np
+from numba import njit, prange
+
+DROPPED = -1
+
+
+@njit(cache=True, nogil=True)
+def _find(parent, v):  # type: ignore[no-untyped-def]
+    """Return the node that stands for ``v`` now, halving the path to it; DROPPED if its group was dropped."""
+    while parent[v] != v:
+        if parent[v] == DROPPED:
+            return DROPPED
+        above = parent[parent[v]]
+        if above != DROPPED:
+            parent[v] = above
+        v = parent[v]
+    return v
+
+
+@njit(cache=True, nogil=True)
+def _stronger(rank, a, b):  # type: ignore[no-untyped-def]
+    """Return the node of higher rank; -1 stands for no node."""
+    if a == -1 or (b != -1 and rank[b] > rank[a]):
+        return b
+    return a
+
+
+@njit(cache=True, nogil=True)
+def _meld(a, b, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
+    """Return the root of two pairing heaps made one: the entry whose target is removed first."""
+    if a == -1:
+        return b
+    if b == -1:
+        return a
+    if time[target[b]] < time[target[a]]:
+        a, b = b, a
+    sibling[b] = child[a]
+    child[a] = b
+    strongest[a] = _stronger(rank, strongest[a], strongest[b])
+    return a
+
+
+@njit(cache=True, nogil=True)
+def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
+    """Return the root of a pairing heap without its root: children are melded in pairs, then into one."""
+    pairs = -1
+    first = child[root]
+    while first != -1:
+        second = sibling[first]
+        rest = -1 if second == -1 else sibling[second]
+        sibling[first] = -1
+        if second != -1:
+            sibling[second] = -1
+        pair = _meld(first, second, time, rank, target, child, sibling, strongest)
+        sibling[pair] = pairs
+        pairs = pair
+        first = rest
+    root = -1
+    while pairs != -1:
+        rest = sibling[pairs]
+        sibling[pairs] = -1
+        root = _meld(root, pairs, time, rank, target, child, sibling, strongest)
+        pairs = rest
+    return root
+
+
+@njit(cache=True, nogil=True)
+def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
+    """Merge the nodes of ``order``, one after the other, into their strongest current neighbor.
+
+    A node's own row is read once, when its turn comes. What a group still needs of the rows it has absorbed is its
+    strongest neighbor. Neighbors that are never removed are folded into one, ``best``. The others stand in a list
+    that is read again at the group's next turn, where those merged meanwhile are replaced by the node they are part
+    of, and self-references and repeats fall out. A long reading that sheds less than an eighth moves its entries to a heap
+    by the time of their neighbor's removal, which knows its strongest entry: until that time they need no reading.
+    So the work is O(E log E) however long the chains of merges are, and mostly plain list walks.
+
+    Returns:
+        Representative of each node, shape ``(N,)``: itself for survivors, DROPPED where no neighbor was left.
+    """
+    num_nodes = indptr.size - 1
+    never = order.size
+    time = np.full(num_nodes, never, np.int64)
+    for i in range(order.size):
+        time[order[i]] = i
+    parent = np.arange(num_nodes).astype(indices.dtype)
+    best = np.full(num_nodes, -1, indices.dtype)
+    seen_by = np.full(num_nodes, -1, indices.dtype)
+    fresh = np.empty(num_nodes, indices.dtype)
+    heap = np.full(num_nodes, -1, np.int64)
+    head = np.full(num_nodes, -1, np.int64)
+    tail = np.full(num_nodes, -1, np.int64)
+    # Entries of lists and heaps: the neighbor each leads to, its next sibling; in a heap also its first child and the
+    # strongest target below it.
+    target = np.empty(1024, indices.dtype)
+    sibling = np.empty(1024, np.int64)
+    strongest = np.empty(1024, indices.dtype)
+    child = np.empty(1024, np.int64)
+    num_entries = 0
+    free = -1
+    for now in range(order.size):
+        v = order[now]
+        num_fresh = 0
+        found = np.int64(-1)
+        for position in range(indptr[v], indptr[v + 1]):
+            neighbor = _find(parent, indices[position])
+            if neighbor == v or seen_by[neighbor] == v:
+                continue
+            seen_by[neighbor] = v
+            if time[neighbor] == never:
+                best[v] = _stronger(rank, best[v], neighbor)
+            else:
+                found = _stronger(rank, found, neighbor)
+                fresh[num_fresh] = neighbor
+                num_fresh += 1
+
+        # Append what has expired in the heap to the list, then read the list.
+        root = heap[v]
+        while root != -1 and time[target[root]] <= now:
+            entry = root
+            root = _pop(root, time, rank, target, child, sibling, strongest)
+            sibling[entry] = head[v]
+            if head[v] == -1:
+                tail[v] = entry
+            head[v] = entry
+        num_read = 0
+        num_shed = 0
+        previous = -1
+        entry = head[v]
+        while entry != -1:
+            after = sibling[entry]
+            neighbor = _find(parent, target[entry])
+            num_read += 1
+            sheds = neighbor == v or seen_by[neighbor] == v or time[neighbor] == never
+            if neighbor != v and time[neighbor] == never:
+                best[v] = _stronger(rank, best[v], neighbor)
+            if sheds:
+                num_shed += 1
+                if previous == -1:
+                    head[v] = after
+                else:
+                    sibling[previous] = after
+                sibling[entry] = free
+                free = entry
+            else:
+                seen_by[neighbor] = v
+                found = _stronger(rank, found, neighbor)
+                target[entry] = neighbor
+                previous = entry
+            entry = after
+        tail[v] = previous
+
+        if root != -1:
+            found = _stronger(rank, found, strongest[root])
+        found = _stronger(rank, found, best[v])
+        if found == -1:
+            parent[v] = DROPPED
+            continue
+        parent[v] = found
+        if time[found] == never:
+            continue
+        best[found] = _stronger(rank, best[found], best[v])
+        if num_read > 16 and 8 * num_shed < num_read:
+            entry = head[v]
+            while entry != -1:
+                after = sibling[entry]
+                strongest[entry] = target[entry]
+                child[entry] = -1
+                sibling[entry] = -1
+                root = _meld(root, entry, time, rank, target, child, sibling, strongest)
+                entry = after
+            head[v] = -1
+        for i in range(num_fresh):
+            if free != -1:
+                entry = free
+                free = sibling[entry]
+            else:
+                if num_entries == target.size:
+                    target = np.concatenate((target, np.empty_like(target)))
+                    sibling = np.concatenate((sibling, np.empty_like(sibling)))
+                    strongest = np.concatenate((strongest, np.empty_like(strongest)))
+                    child = np.concatenate((child, np.empty_like(child)))
+                entry = num_entries
+                num_entries += 1
+            target[entry] = fresh[i]
+            sibling[entry] = head[v]
+            if head[v] == -1:
+                tail[v] = entry
+            head[v] = entry
+        heap[found] = _meld(heap[found], root, time, rank, target, child, sibling, strongest)
+        if head[v] != -1:
+            sibling[tail[v]] = head[found]
+            if head[found] == -1:
+                tail[found] = tail[v]
+            head[found] = head[v]
+    for v in range(num_nodes):
+        parent[v] = _find(parent, v)
+    return parent
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
+    """Return (row starts, positions in ``indices``) of the edges among ``ids``; ``new_ids`` is -1 elsewhere."""
+    starts = np.zeros(ids.size + 1, np.int64)
+    for i in prange(ids.size):
+        width = 0
+        for position in range(indptr[ids[i]], indptr[ids[i] + 1]):
+            width += new_ids[indices[position]] >= 0
+        starts[i + 1] = width
+    for i in range(ids.size):
+        starts[i + 1] += starts[i]
+    positions = np.empty(starts[ids.size], np.int64)
+    for i in prange(ids.size):
+        write = starts[i]
+        for position in range(indptr[ids[i]], indptr[ids[i] + 1]):
+            if new_ids[indices[position]] >= 0:
+                positions[write] = position
+                write += 1
+    return starts, positions
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def count_merged(indptr, indices, group_starts, members, new_ids, num_blocks):  # type: ignore[no-untyped-def]
+    """Return the row starts of the graph whose nodes are groups of nodes, without self-loops or parallel edges."""
+    num_groups = group_starts.size - 1
+    starts = np.zeros(num_groups + 1, np.int64)
+    for block in prange(num_blocks):
+        seen_by = np.full(num_groups, -1, indices.dtype)
+        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
+            width = 0
+            for i in range(group_starts[group], group_starts[group + 1]):
+                for position in range(indptr[members[i]], indptr[members[i] + 1]):
+                    other = new_ids[indices[position]]
+                    if other >= 0 and other != group and seen_by[other] != group:
+                        seen_by[other] = group
+                        width += 1
+            starts[group + 1] = width
+    for group in range(num_groups):
+        starts[group + 1] += starts[group]
+    return starts
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fill_merged(indptr, indices, group_starts, members, new_ids, num_blocks, starts, merged):  # type: ignore[no-untyped-def]
+    """Write the neighbors of each group, ascending, into ``merged`` at ``starts``."""
+    num_groups = group_starts.size - 1
+    for block in prange(num_blocks):
+        seen_by = np.full(num_groups, -1, indices.dtype)
+        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
+            write = starts[group]
+            for i in range(group_starts[group], group_starts[group + 1]):
+                for position in range(indptr[members[i]], indptr[members[i] + 1]):
+                    other = new_ids[indices[position]]
+                    if other >= 0 and other != group and seen_by[other] != group:
+                        seen_by[other] = group
+                        merged[write] = other
+                        write += 1
+            merged[starts[group] : write].sort()
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def sum_merged(indptr, indices, weight, group_starts, members, new_ids, num_blocks, starts, merged, sums):  # type: ignore[no-untyped-def]
+    """Add up, for each entry of ``merged``, the weights of the edges between its two groups, in row order."""
+    num_groups = group_starts.size - 1
+    for block in prange(num_blocks):
+        slot = np.empty(num_groups, np.int64)
+        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
+            for position in range(starts[group], starts[group + 1]):
+                slot[merged[position]] = position
+            for i in range(group_starts[group], group_starts[group + 1]):
+                for position in range(indptr[members[i]], indptr[members[i] + 1]):
+                    other = new_ids[indices[position]]
+                    if other >= 0 and other != group:
+                        sums[slot[other]] += weight[position] if weight.size > 0 else 1.0
+    # Each edge was added up from both sides, in two orders: the smaller id's side counts for both.
+    for group in prange(num_groups):
+        for position in range(starts[group], starts[group + 1]):
+            other = merged[position]
+            if other < group:
+                low, high = starts[other], starts[other + 1]
+                sums[position] = sums[low + np.searchsorted(merged[low:high], group)]

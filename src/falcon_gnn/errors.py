@@ -1,0 +1,45 @@
+"""The errors and warnings that falcon_gnn raises on purpose."""
+
+from importlib import import_module
+from types import ModuleType
+
+
+class FalconError(Exception):
+    """Any error that falcon_gnn raises on purpose."""
+
+
+class GraphError(FalconError, ValueError):
+    """A graph, a file or an argument that describes one is not usable as given."""
+
+
+class BudgetError(FalconError, ValueError):
+    """A node budget or memory budget cannot be met."""
+
+
+class ConvergenceError(FalconError, RuntimeError):
+    """An iteration did not reach its tolerance."""
+
+
+class MissingDependencyError(FalconError, ImportError):
+    """An optional library is needed and not installed."""
+
+
+class FalconWarning(UserWarning):
+    """Something in the input was changed or left out, and the user should know."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Return an optional module, imported.
+
+    Args:
+        module: Dotted name of the module, for example ``"torch"``.
+        extra: The extra of falcon-gnn that installs it, for example ``"train"``.
+
+    Raises:
+        MissingDependencyError: If the module is not installed; the message names the pip command.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        msg = f"{module} is needed here and cannot be imported ({error}). Run: pip install 'falcon-gnn[{extra}]'"
+        raise MissingDependencyError(msg) from error

@@ -1,0 +1,117 @@
+"""What a label array means: classes, multi-label or regression; which nodes have labels; their vectors."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import GraphError
+
+Task = Literal["classes", "multilabel", "regression"]
+FloatMatrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LabelEncoding:
+    """Labels as vectors.
+
+    Attributes:
+        task: What the labels are.
+        num_labels: L, classes or columns.
+        matrix: One-hot rows, multi-hot rows or values, float32, shape ``(N, L)``; zero where nothing is visible.
+        labelled: Nodes with a visible label, bool, shape ``(N,)``.
+    """
+
+    task: Task
+    num_labels: int
+    matrix: FloatMatrix
+    labelled: NDArray[np.bool_]
+
+
+def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
+    """Return what a label array means.
+
+    Without ``task``, integers and floats that are all whole or NaN are classes, ``(N, 1)`` counts as ``(N,)``, a wider
+    2-D array is multi-label, and other floats are a regression target.
+
+    Args:
+        y: Labels, shape ``(N,)`` or ``(N, L)``.
+        task: ``"classes"``, ``"multilabel"``, ``"regression"`` or None.
+
+    Raises:
+        GraphError: If ``task`` is unknown or does not fit the shape of ``y``.
+    """
+    is_column = y.ndim == 1 or y.shape[1] == 1
+    if task is None:
+        if not is_column:
+            return "multilabel"
+        return "classes" if _is_whole(y) else "regression"
+    if task not in get_args(Task):
+        msg = f"task must be one of {', '.join(get_args(Task))} or None, got {task!r}."
+        raise GraphError(msg)
+    if task == "classes" and not (is_column and _is_whole(y)):
+        msg = f"task='classes' needs whole numbers of shape (N,), got {y.dtype} of shape {y.shape}. Use task=None."
+        raise GraphError(msg)
+    if task == "multilabel" and y.ndim != 2:
+        msg = f"task='multilabel' needs y of shape (N, L), got {y.shape}. Use task='classes' for one label per node."
+        raise GraphError(msg)
+    return task  # type: ignore[return-value]
+
+
+def class_ids(y: NDArray[Any]) -> NDArray[np.int64]:
+    """Return classes as int64 of shape ``(N,)``, with -1 where the label is negative or NaN."""
+    flat = y.reshape(len(y))
+    known = flat >= 0 if flat.dtype.kind != "b" else np.ones(len(flat), bool)
+    ids = np.full(len(flat), -1, np.int64)
+    ids[known] = flat[known]
+    return ids
+
+
+def labelled_nodes(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
+    """Return which nodes have a label: class >= 0, or not every value NaN; bool, shape ``(N,)``."""
+    if task == "classes":
+        return class_ids(y) >= 0
+    if y.dtype.kind != "f":
+        return np.ones(len(y), bool)
+    known: NDArray[np.bool_] = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+    return known
+
+
+def encode_labels(
+    y: NDArray[Any], task: Task, num_classes: int | None = None, visible: NDArray[np.bool_] | None = None
+) -> LabelEncoding:
+    """Return the labels as vectors, with a zero vector for hidden and unlabelled nodes.
+
+    Args:
+        y: Labels, shape ``(N,)`` or ``(N, L)``.
+        task: What they mean.
+        num_classes: L for classes; by default the largest visible class + 1.
+        visible: Nodes whose labels may be looked at, shape ``(N,)``; by default all.
+
+    Raises:
+        GraphError: If a visible class is ``num_classes`` or more.
+    """
+    labelled = labelled_nodes(y, task)
+    if visible is not None:
+        labelled = labelled & visible
+    if task != "classes":
+        values = np.nan_to_num(y.reshape(len(y), -1).astype(np.float32), nan=0.0)
+        values[~labelled] = 0
+        return LabelEncoding(task, values.shape[1], values, labelled)
+    ids = class_ids(y)[labelled]
+    largest = int(ids.max(initial=-1))
+    num_labels = max(largest + 1, 1) if num_classes is None else num_classes
+    if largest >= num_labels:
+        msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
+        raise GraphError(msg)
+    matrix = np.zeros((len(y), num_labels), np.float32)
+    matrix[np.flatnonzero(labelled), ids] = 1
+    return LabelEncoding(task, num_labels, matrix, labelled)
+
+
+def _is_whole(y: NDArray[Any]) -> bool:
+    if y.dtype.kind != "f":
+        return True
+    known = y[~np.isnan(y)]
+    return bool(np.isfinite(known).all() and (known == np.trunc(known)).all())

@@ -1,0 +1,302 @@
+"""Centrality measures Φ on NetworkX's default scales (Alg. 1, line 1), for unweighted undirected graphs."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.adjacency import IntArray
+from falcon_gnn.errors import ConvergenceError, GraphError
+
+ScoreArray = NDArray[np.float64]
+
+DAMPING = 0.85
+PAGERANK_TOLERANCE = 1e-11
+PAGERANK_ITERATIONS = 1_000
+EIGENVECTOR_TOLERANCE = 1e-6
+EIGENVECTOR_ITERATIONS = 10_000
+_DEPENDENCY_BLOCKS = 8
+_SOURCES_PER_STEP = 1024
+_ABBREVIATIONS = {
+    "DC": "degree", "BC": "betweenness", "CC": "closeness", "PR": "pagerank", "EC": "eigenvector",
+}  # fmt: skip
+CENTRALITIES = ("degree", "betweenness", "closeness", "pagerank", "eigenvector", "random")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How many sources the distance-based centralities use, and the seed that draws them.
+
+    Attributes:
+        num_samples: Sources for betweenness; None for all of them (exact).
+        closeness_samples: Sources for closeness; None (the default) for all of them (exact).
+        seed: Draws the sources, and the scores of ``random``.
+    """
+
+    num_samples: int | None = 100
+    closeness_samples: int | None = None
+    seed: int = 0
+
+
+def centrality_name(name: str) -> str:
+    """Return the full name of a centrality given in full or as in the paper (DC, BC, CC, PR, EC).
+
+    Raises:
+        GraphError: If the name is unknown; suggests the nearest one.
+    """
+    full = _ABBREVIATIONS.get(name.upper(), name.lower()) if isinstance(name, str) else None
+    if full in CENTRALITIES:
+        return full
+    near = difflib.get_close_matches(str(name).lower(), CENTRALITIES, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    msg = f"centrality must be one of {', '.join(CENTRALITIES)} (or DC BC CC PR EC), got {name!r}.{hint}"
+    raise GraphError(msg)
+
+
+def compute_centrality(
+    name: str, indptr: NDArray[np.int64], indices: IntArray, sampling: Sampling = Sampling()
+) -> ScoreArray:
+    """Return one score per node; a larger one is more central.
+
+    Args:
+        name: ``degree betweenness closeness pagerank eigenvector random`` or DC BC CC PR EC.
+        indptr: Row starts of the symmetric adjacency, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        sampling: Sources of the sampled measures.
+
+    Returns:
+        Scores, float64, shape ``(N,)``.
+
+    Raises:
+        GraphError: If the name is unknown.
+        ConvergenceError: If PageRank or eigenvector centrality does not converge.
+    """
+    measures: dict[str, Callable[[], ScoreArray]] = {
+        "degree": lambda: degree_centrality(indptr),
+        "betweenness": lambda: betweenness_centrality(indptr, indices, sampling.num_samples, sampling.seed),
+        "closeness": lambda: closeness_centrality(indptr, indices, sampling.closeness_samples, sampling.seed),
+        "pagerank": lambda: pagerank(indptr, indices),
+        "eigenvector": lambda: eigenvector_centrality(indptr, indices),
+        "random": lambda: np.random.default_rng([sampling.seed, 1]).random(len(indptr) - 1),
+    }
+    return measures[centrality_name(name)]()
+
+
+def degree_centrality(indptr: NDArray[np.int64]) -> ScoreArray:
+    """Return degree over N - 1 (1 for a single node)."""
+    num_nodes = len(indptr) - 1
+    return np.diff(indptr) / (num_nodes - 1) if num_nodes > 1 else np.ones(num_nodes)
+
+
+def pagerank(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    tolerance: float = PAGERANK_TOLERANCE,
+    max_iterations: int = PAGERANK_ITERATIONS,
+) -> ScoreArray:
+    """Return PageRank with damping 0.85 and the mass of isolated nodes spread uniformly; sums to 1.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        tolerance: Stop when the sum of absolute changes is below this.
+        max_iterations: Give up after so many steps.
+
+    Raises:
+        ConvergenceError: If the change is still above the tolerance; names it.
+    """
+    from falcon_gnn._kernels.centrality import pagerank_step
+
+    degrees = np.diff(indptr)
+    num_nodes = len(degrees)
+    isolated = degrees == 0
+    inverse = np.zeros(num_nodes)
+    np.divide(DAMPING, degrees, out=inverse, where=~isolated)
+    x = np.full(num_nodes, 1 / num_nodes)
+    new = np.empty(num_nodes)
+    for _ in range(max_iterations):
+        base = (1 - DAMPING + DAMPING * x[isolated].sum()) / num_nodes
+        pagerank_step(indptr, indices, x * inverse, base, new)
+        change = np.abs(new - x).sum()
+        x, new = new, x
+        if change < tolerance:
+            scores: ScoreArray = x / x.sum()
+            return scores
+    msg = f"PageRank changes by {change:.3g} after {max_iterations} iterations; the tolerance is {tolerance:.3g}."
+    raise ConvergenceError(msg)
+
+
+def eigenvector_centrality(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    tolerance: float = EIGENVECTOR_TOLERANCE,
+    max_iterations: int = EIGENVECTOR_ITERATIONS,
+) -> ScoreArray:
+    """Return eigenvector centrality by power iteration on A + I from a uniform start, L2-normalised.
+
+    The stop rule is part of the method: on a disconnected graph, iterating further drives every component but one to
+    zero and leaves the ranking there to chance.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        tolerance: Stop when the sum of absolute changes is below N times this.
+        max_iterations: Give up after so many steps.
+
+    Raises:
+        ConvergenceError: If the change is still above N * tolerance; names it.
+    """
+    from falcon_gnn._kernels.centrality import shifted_product
+
+    num_nodes = len(indptr) - 1
+    x = np.full(num_nodes, 1 / num_nodes)
+    new = np.empty(num_nodes)
+    for _ in range(max_iterations):
+        shifted_product(indptr, indices, x, new)
+        # numpy.linalg.norm goes through a threaded dot product, whose sum order depends on the number of threads.
+        new /= np.sqrt(np.square(new).sum())
+        change = np.abs(new - x).sum()
+        x, new = new, x
+        if change < num_nodes * tolerance:
+            return x
+    msg = (
+        f"Eigenvector centrality changes by {change:.3g} after {max_iterations} iterations; the tolerance is "
+        f"{num_nodes * tolerance:.3g}. Use another centrality, for example pagerank."
+    )
+    raise ConvergenceError(msg)
+
+
+def betweenness_centrality(
+    indptr: NDArray[np.int64], indices: IntArray, num_samples: int | None = 100, seed: int = 0,
+    sources: NDArray[np.int64] | None = None,
+) -> ScoreArray:  # fmt: skip
+    """Return normalised betweenness from some or all sources, scaled as NetworkX 3.6 does for the same sources.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        num_samples: Sources, clipped to N; None for the exact value.
+        seed: Draws the sources.
+        sources: The sources themselves, distinct ids; overrides ``num_samples``.
+    """
+    from falcon_gnn._kernels.centrality import add_dependencies
+
+    num_nodes = len(indptr) - 1
+    if sources is None:
+        sources = _draw_sources(num_nodes, num_samples, seed)
+    if num_nodes <= 2:
+        return np.zeros(num_nodes)
+    partial = np.zeros((min(_DEPENDENCY_BLOCKS, len(sources)), num_nodes))
+    # In steps, so that Ctrl-C is heard in between.
+    for start in range(0, len(sources), _SOURCES_PER_STEP):
+        add_dependencies(indptr, indices, sources[start : start + _SOURCES_PER_STEP], partial)
+    totals = partial.sum(axis=0)
+    num_sources = len(sources)
+    if num_sources == num_nodes:
+        exact: ScoreArray = totals / ((num_nodes - 1) * (num_nodes - 2))
+        return exact
+    scores: ScoreArray = totals / (num_sources * (num_nodes - 2))
+    # A source is never an inner node of its own paths, so its total comes from one source fewer.
+    scores[sources] *= num_sources / (num_sources - 1) if num_sources > 1 else 0.0
+    return scores
+
+
+def closeness_centrality(
+    indptr: NDArray[np.int64], indices: IntArray, num_samples: int | None = None, seed: int = 0
+) -> ScoreArray:
+    """Return closeness with the Wasserman-Faust factor: (r - 1)² / ((N - 1) · sum of distances), r nodes reachable.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        num_samples: None for the exact value, O(N · E / 512). Otherwise the mean distance is estimated from so many
+            sources, of which every component gets at least one; its standard error is the distances' standard
+            deviation over the square root of the component's sources.
+        seed: Draws the sources.
+    """
+    from falcon_gnn._kernels.centrality import WORDS, add_distances
+
+    num_nodes = len(indptr) - 1
+    is_exact = num_samples is None or num_samples >= num_nodes
+    sources = _draw_sources(num_nodes, num_samples, seed)
+    if not is_exact:
+        sources = _cover_components(indptr, indices, sources)
+    totals = np.zeros(num_nodes, np.int64)
+    reached = np.zeros(num_nodes, np.int64)
+    for start in range(0, len(sources), 64 * WORDS):
+        add_distances(indptr, indices, sources[start : start + 64 * WORDS], totals, reached)
+    others = reached - 1 if is_exact else _component_sizes(indptr, indices) - 1
+    if not is_exact:
+        is_source = np.zeros(num_nodes, np.int64)
+        is_source[sources] = 1
+        num_distances = reached - is_source
+        mean = np.divide(totals, num_distances, out=np.zeros(num_nodes), where=num_distances > 0)
+        distances = mean * others
+    else:
+        distances = totals.astype(np.float64)
+    scores = np.zeros(num_nodes)
+    np.divide(others * (others / max(num_nodes - 1, 1)), distances, out=scores, where=distances > 0)
+    return scores
+
+
+def _draw_sources(num_nodes: int, num_samples: int | None, seed: int) -> NDArray[np.int64]:
+    if num_samples is None or num_samples >= num_nodes:
+        return np.arange(num_nodes)
+    return np.sort(np.random.default_rng(seed).choice(num_nodes, num_samples, replace=False)).astype(np.int64)
+
+
+def _component_sizes(indptr: NDArray[np.int64], indices: IntArray) -> NDArray[np.int64]:
+    from falcon_gnn._kernels.components import label_components
+
+    labels, _ = label_components(indptr, indices)
+    sizes: NDArray[np.int64] = np.bincount(labels)[labels]
+    return sizes
+
+
+def _cover_components(indptr: NDArray[np.int64], indices: IntArray, sources: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sources plus, for each component of two or more nodes without one, its first node."""
+    from falcon_gnn._kernels.components import label_components
+
+    labels, _ = label_components(indptr, indices)
+    first = np.unique(labels, return_index=True)[1]
+    first = first[np.diff(indptr)[first] > 0]
+    missing = first[~np.isin(labels[first], labels[sources])]
+    return np.union1d(sources, missing).astype(np.int64)
+
+
+def round_scores(scores: NDArray[Any]) -> ScoreArray:
+    """Return scores to 10 significant digits, with those below 1e-12 of the largest set to 0.
+
+    Differences beyond that are rounding noise and must count as ties.
+    """
+    values = np.asarray(scores, np.float64).copy()
+    size = np.abs(values)
+    values[size < 1e-12 * size.max(initial=0.0)] = 0.0
+    nonzero = values != 0
+    exponent = np.floor(np.log10(np.abs(values[nonzero])))
+    scale = 10.0 ** (exponent - 9)
+    rounded = np.rint(values[nonzero] / scale)
+    carried = np.abs(rounded) >= 1e10
+    rounded[carried] /= 10
+    scale[carried] = 10.0 ** (exponent[carried] - 8)
+    values[nonzero] = rounded * scale
+    return values
+
+
+def rank_nodes(scores: ScoreArray, seed: int) -> NDArray[np.int64]:
+    """Return each node's position in the one total order: by score, ties by a seeded permutation.
+
+    Args:
+        scores: Φ, shape ``(N,)``.
+        seed: Draws the permutation, so that ties do not follow the numbering of the nodes.
+
+    Returns:
+        ``rank``, a permutation of 0 … N-1, shape ``(N,)``; the largest is the strongest node.
+    """
+    tie_break = np.random.default_rng(seed).permutation(len(scores))
+    rank = np.empty(len(scores), np.int64)
+    rank[np.lexsort((tie_break, scores))] = np.arange(len(scores))
+    return rank

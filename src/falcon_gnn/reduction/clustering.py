@@ -1,0 +1,292 @@
+"""The dimension-normalised feature-label matrix M (Eq. 8) and its K-means clusters (Alg. 1, lines 2 to 4)."""
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import FalconWarning
+from falcon_gnn.labels import LabelEncoding
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MAX_WHOLE_VALUES = 1 << 25
+"""From so many values of M on, it is made in row blocks and clustered by mini-batches."""
+BLOCK_VALUES = 1 << 22
+SEEDING_ROWS_PER_CLUSTER = 30
+MAX_LLOYD_ITERATIONS = 100
+_MINI_BATCHES_PER_CLUSTER = 10
+
+
+@dataclass(frozen=True)
+class ColumnScale:
+    """The min-max scaling of each column, and the factor √α or √β, as one shift and one factor.
+
+    Attributes:
+        shift: Subtracted first, shape ``(columns,)``; zero for sparse columns, which keeps them sparse.
+        factor: Multiplied after, shape ``(columns,)``; zero for a constant column.
+    """
+
+    shift: NDArray[np.float32]
+    factor: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FeatureLabelMatrix:
+    """M = (√α ⊙ X) ⊕ (√β ⊙ Y), row by row on demand; X and Y min-max scaled to [0, 1].
+
+    Attributes:
+        features: X of the nodes in scope, shape ``(N, F)``, dense or CSR, or None.
+        labels: Y as vectors, zero where hidden, shape ``(N, L)``, or None.
+        feature_scale: Scaling of X with √α.
+        label_scale: Scaling of Y with √β.
+        node_ids: Rows of ``features`` that are in scope, ascending; None for all.
+        labelled: Nodes with a visible label, shape ``(N,)``; the others' rows of Y stay zero.
+    """
+
+    features: Any
+    labels: NDArray[np.float32] | None
+    feature_scale: ColumnScale | None
+    label_scale: ColumnScale | None
+    node_ids: NDArray[np.int64] | None
+    labelled: NDArray[np.bool_] | None
+    num_rows: int
+
+    @property
+    def num_columns(self) -> int:
+        """F + L, of the parts there are."""
+        return sum(len(scale.factor) for scale in (self.feature_scale, self.label_scale) if scale is not None)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows come as CSR."""
+        return self.features is not None and not isinstance(self.features, np.ndarray)
+
+    @property
+    def num_values(self) -> int:
+        """Values that M would hold as a whole."""
+        if self.is_sparse:
+            return int(self.features.nnz) + self.num_rows
+        return self.num_rows * self.num_columns
+
+    def rows(self, start: int, stop: int) -> "NDArray[np.float32] | csr_array":
+        """Return rows ``start`` to ``stop`` of M, float32, shape ``(stop - start, F + L)``."""
+        return self.take(np.arange(start, min(stop, self.num_rows)))
+
+    def take(self, rows: NDArray[np.int64]) -> "NDArray[np.float32] | csr_array":
+        """Return some rows of M, float32, shape ``(len(rows), F + L)``."""
+        parts: list[Any] = []
+        if self.feature_scale is not None:
+            chosen = rows if self.node_ids is None else self.node_ids[rows]
+            parts.append(_scaled_features(self.features[chosen], self.feature_scale))
+        if self.label_scale is not None:
+            assert self.labels is not None
+            assert self.labelled is not None
+            scaled = (self.labels[rows] - self.label_scale.shift) * self.label_scale.factor
+            scaled[~self.labelled[rows]] = 0
+            parts.append(scaled)
+        if not self.is_sparse:
+            return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+        from scipy.sparse import csr_array, hstack
+
+        return csr_array(hstack([csr_array(part) for part in parts], format="csr", dtype=np.float32))
+
+
+def build_matrix(
+    features: Any, encoding: LabelEncoding | None, gamma: float, node_ids: NDArray[np.int64] | None = None
+) -> FeatureLabelMatrix | None:
+    """Return M with α = γ·max(F, L)/F and β = (1 - γ)·max(F, L)/L (Eq. 6; the paper prints D for F).
+
+    Args:
+        features: X, dense or CSR, shape ``(N_all, F)``, or None (then M = Y).
+        encoding: Label vectors of the nodes in scope, or None (then M = X).
+        gamma: γ in [0, 1]: 0 looks at labels only, 1 at features only.
+        node_ids: Rows of X in scope, ascending; None for all.
+
+    Returns:
+        M, or None where there is neither.
+    """
+    has_labels = encoding is not None and bool(encoding.labelled.any())
+    if features is None and not has_labels:
+        return None
+    alpha, beta = 1.0, 1.0
+    if features is not None and has_labels:
+        assert encoding is not None
+        widest = max(features.shape[1], encoding.num_labels)
+        alpha = gamma * widest / features.shape[1]
+        beta = (1 - gamma) * widest / encoding.num_labels
+    label_scale = None
+    if has_labels:
+        assert encoding is not None
+        low, high = _column_range(encoding.matrix, encoding.labelled)
+        label_scale = _scale(low, high, beta)
+    if encoding is not None:
+        num_rows = len(encoding.matrix)
+    else:
+        num_rows = features.shape[0] if node_ids is None else len(node_ids)
+    return FeatureLabelMatrix(
+        features=features,
+        labels=encoding.matrix if encoding is not None and has_labels else None,
+        feature_scale=None if features is None else _feature_scale(features, node_ids, alpha),
+        label_scale=label_scale,
+        node_ids=node_ids,
+        labelled=None if encoding is None else encoding.labelled,
+        num_rows=num_rows,
+    )
+
+
+def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_clusters: int, seed: int) -> NDArray[np.int64]:
+    """Return the K-means cluster of each node in scope (Alg. 1, line 4); none is empty, ids have no gap.
+
+    Args:
+        matrix: M, or None for a single cluster.
+        num_nodes: N in scope.
+        num_clusters: η; clipped with a warning where M has fewer distinct rows.
+        seed: Draws the seeding.
+
+    Returns:
+        Cluster ids, int64, shape ``(num_nodes,)``.
+    """
+    if matrix is None or num_clusters == 1:
+        return np.zeros(num_nodes, np.int64)
+    num_distinct = _count_distinct_rows(matrix, limit=num_clusters)
+    if num_distinct < num_clusters:
+        msg = (
+            f"num_clusters={num_clusters} is more than the {num_distinct} distinct feature-label rows in scope; "
+            f"{num_distinct} clusters are used."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=5)
+        num_clusters = num_distinct
+    from threadpoolctl import threadpool_limits
+
+    # One thread: K-means adds its centers up per thread, and floats do not add up the same in another order.
+    with threadpool_limits(1):
+        if matrix.num_values <= MAX_WHOLE_VALUES:
+            labels = _lloyd(matrix, num_clusters, seed)
+        else:
+            labels = _mini_batches(matrix, num_clusters, seed)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _lloyd(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.int32]:
+    from sklearn.cluster import KMeans
+
+    whole = matrix.rows(0, matrix.num_rows)
+    centers = _seed_centers(matrix, num_clusters, seed)
+    model = KMeans(num_clusters, init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed)
+    labels: NDArray[np.int32] = model.fit(whole).labels_
+    return labels
+
+
+def _mini_batches(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.int32]:
+    """Fit on seeded row samples, then assign block by block; M is never whole in memory."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    rng = np.random.default_rng([seed, 2])
+    model = MiniBatchKMeans(
+        num_clusters, init=_seed_centers(matrix, num_clusters, seed), n_init=1, random_state=seed, reassignment_ratio=0
+    )
+    batch_rows = min(matrix.num_rows, max(4096, 40 * num_clusters))
+    for _ in range(max(20, min(100, _MINI_BATCHES_PER_CLUSTER * matrix.num_rows // batch_rows))):
+        model.partial_fit(matrix.take(np.sort(rng.choice(matrix.num_rows, batch_rows, replace=False))))
+    labels = np.empty(matrix.num_rows, np.int32)
+    for start, stop in _row_blocks(matrix):
+        labels[start:stop] = model.predict(matrix.rows(start, stop))
+    return labels
+
+
+def _seed_centers(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.float32]:
+    """Return k-means++ centers of a seeded sample of rows, shape ``(num_clusters, F + L)``.
+
+    On all rows the seeding costs six times the iterations that follow.
+    """
+    from sklearn.cluster import kmeans_plusplus
+
+    num_sampled = SEEDING_ROWS_PER_CLUSTER * num_clusters
+    if num_sampled >= matrix.num_rows:
+        sample = matrix.rows(0, matrix.num_rows)
+    else:
+        chosen = np.random.default_rng([seed, 3]).choice(matrix.num_rows, num_sampled, replace=False)
+        sample = matrix.take(np.sort(chosen))
+    centers = kmeans_plusplus(sample, num_clusters, random_state=seed)[0]
+    dense: NDArray[np.float32] = centers.toarray() if matrix.is_sparse else centers
+    return np.ascontiguousarray(dense, dtype=np.float32)
+
+
+def _row_blocks(matrix: FeatureLabelMatrix) -> list[tuple[int, int]]:
+    width = max(1, matrix.num_values // max(1, matrix.num_rows))
+    step = max(1, BLOCK_VALUES // width)
+    return [(start, min(start + step, matrix.num_rows)) for start in range(0, matrix.num_rows, step)]
+
+
+def _count_distinct_rows(matrix: FeatureLabelMatrix, limit: int) -> int:
+    """Return the number of distinct rows of M, counting no further than ``limit``."""
+    known: set[bytes] = set()
+    for start, stop in _row_blocks(matrix):
+        block = matrix.rows(start, stop)
+        if isinstance(block, np.ndarray):
+            # Adding 0 turns -0.0 into 0.0, which would look distinct as bytes.
+            rows = np.ascontiguousarray(block + np.float32(0)).view(np.void(block.shape[1] * 4).dtype)
+            known.update(row.tobytes() for row in np.unique(rows))
+        else:
+            block.eliminate_zeros()
+            for row in range(block.shape[0]):
+                part = slice(block.indptr[row], block.indptr[row + 1])
+                known.add(block.indices[part].tobytes() + b"|" + block.data[part].tobytes())
+                if len(known) >= limit:
+                    break
+        if len(known) >= limit:
+            return limit
+    return len(known)
+
+
+def _feature_scale(features: Any, node_ids: NDArray[np.int64] | None, alpha: float) -> ColumnScale:
+    if isinstance(features, np.ndarray):
+        low, high = _dense_range(features, node_ids)
+        return _scale(low, high, alpha)
+    inside = features if node_ids is None else features[node_ids]
+    low = inside.min(axis=0).toarray().ravel().astype(np.float64)
+    high = inside.max(axis=0).toarray().ravel().astype(np.float64)
+    return _scale(low, high, alpha, shifted=False)
+
+
+def _dense_range(
+    features: NDArray[Any], node_ids: NDArray[np.int64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each column's minimum and maximum over the rows in scope, read in row blocks."""
+    num_rows = len(features) if node_ids is None else len(node_ids)
+    step = max(1, BLOCK_VALUES // max(1, features.shape[1]))
+    low = np.full(features.shape[1], np.inf)
+    high = np.full(features.shape[1], -np.inf)
+    for start in range(0, num_rows, step):
+        chosen = slice(start, start + step) if node_ids is None else node_ids[start : start + step]
+        block = features[chosen]
+        low = np.minimum(low, block.min(axis=0))
+        high = np.maximum(high, block.max(axis=0))
+    return low, high
+
+
+def _column_range(
+    labels: NDArray[np.float32], labelled: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    visible = labels[labelled]
+    return visible.min(axis=0).astype(np.float64), visible.max(axis=0).astype(np.float64)
+
+
+def _scale(low: NDArray[np.float64], high: NDArray[np.float64], weight: float, *, shifted: bool = True) -> ColumnScale:
+    width = high - low
+    factor = np.zeros_like(width)
+    np.divide(np.sqrt(weight), width, out=factor, where=width > 0)
+    shift = low if shifted else np.zeros_like(low)
+    return ColumnScale(shift.astype(np.float32), factor.astype(np.float32))
+
+
+def _scaled_features(block: Any, scale: ColumnScale) -> Any:
+    if isinstance(block, np.ndarray):
+        return (block.astype(np.float32) - scale.shift) * scale.factor
+    scaled = block.astype(np.float32, copy=True)
+    scaled.data *= scale.factor[scaled.indices]
+    return scaled

@@ -1,0 +1,107 @@
+"""Which node each node ends up in, and the graph that is left (Alg. 1, lines 6 to 13)."""
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.adjacency import IntArray
+from falcon_gnn.errors import GraphError
+
+Order = Literal["cluster", "global"]
+EdgeWeights = Literal["none", "count", "sum"]
+ORDERS: tuple[str, ...] = get_args(Order)
+IdArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+_BLOCKS = 8
+
+
+def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: str) -> IdArray:
+    """Return the removed nodes in the order they are merged.
+
+    Args:
+        removed: Nodes to remove, shape ``(N,)``.
+        rank: Position of each node in the total order, shape ``(N,)``.
+        clusters: Cluster of each node, shape ``(N,)``.
+        order: ``"cluster"`` (Alg. 1: cluster 0 first, ascending rank inside each) or ``"global"`` (ascending rank).
+
+    Raises:
+        GraphError: If ``order`` is unknown.
+    """
+    nodes = np.flatnonzero(removed)
+    if order == "cluster":
+        return nodes[np.lexsort((rank[nodes], clusters[nodes]))]
+    if order == "global":
+        return nodes[np.argsort(rank[nodes])]
+    msg = f"order must be one of {', '.join(ORDERS)}, got {order!r}."
+    raise GraphError(msg)
+
+
+def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: IdArray, rank: IdArray) -> IdArray:
+    """Merge each node of ``order`` into its strongest current neighbor (Alg. 1, lines 9 to 11).
+
+    Args:
+        indptr: Row starts of the symmetric adjacency, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        order: Nodes to remove, in order.
+        rank: Position of each node in the total order, shape ``(N,)``.
+
+    Returns:
+        The survivor each node is part of, int64, shape ``(N,)``; -1 where a node's group had no neighbor left.
+    """
+    from falcon_gnn._kernels.contraction import contract
+
+    stands_for: IdArray = contract(indptr, indices, order, rank).astype(np.int64)
+    return stands_for
+
+
+def merge_edges(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    edge_weight: NDArray[np.floating[Any]] | None,
+    assignment: IdArray,
+    num_groups: int,
+    edge_weights: str,
+) -> tuple[NDArray[np.int64], IntArray, NDArray[np.floating[Any]] | None]:
+    """Return the adjacency of the groups: one edge where any edge ran between two of them.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        edge_weight: Weights aligned with ``indices``, or None.
+        assignment: Group of each node, -1 for none, shape ``(N,)``.
+        num_groups: Number of groups.
+        edge_weights: ``"none"``, ``"count"`` (how many edges ran between the two) or ``"sum"`` (of their weights).
+
+    Returns:
+        Row starts, neighbors and weights (None for ``"none"``) of the reduced graph.
+
+    Raises:
+        GraphError: If ``edge_weights`` is unknown.
+    """
+    from falcon_gnn._kernels import contraction as kernels
+
+    if edge_weights not in get_args(EdgeWeights):
+        msg = f"edge_weights must be one of {', '.join(get_args(EdgeWeights))}, got {edge_weights!r}."
+        raise GraphError(msg)
+    group_starts, members = group_members(assignment, num_groups)
+    new_ids = assignment.astype(indices.dtype)
+    shape = (indptr, indices, group_starts, members, new_ids, _BLOCKS)
+    starts = kernels.count_merged(*shape)
+    merged = np.empty(starts[-1], indices.dtype)
+    kernels.fill_merged(*shape, starts, merged)
+    if edge_weights == "none":
+        return starts, merged, None
+    weight = np.empty(0) if edge_weight is None or edge_weights == "count" else edge_weight
+    sums = np.zeros(len(merged))
+    kernels.sum_merged(indptr, indices, weight.astype(np.float64), *shape[2:], starts, merged, sums)
+    return starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype)
+
+
+def group_members(assignment: IdArray, num_groups: int) -> tuple[IdArray, IdArray]:
+    """Return (starts, members): the members of group g, ascending, are ``members[starts[g]:starts[g + 1]]``."""
+    starts = np.zeros(num_groups + 1, np.int64)
+    inside = assignment >= 0
+    np.cumsum(np.bincount(assignment[inside], minlength=num_groups), out=starts[1:])
+    members = np.argsort(assignment, kind="stable")[len(assignment) - int(inside.sum()) :]
+    return starts, members

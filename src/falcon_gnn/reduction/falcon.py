@@ -1,0 +1,224 @@
+"""FALCON (Algorithm 1): the public door to the collapse."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from falcon_gnn.errors import BudgetError, FalconWarning, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import LabelEncoding, encode_labels
+from falcon_gnn.reduction import report as reports
+from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays
+from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
+from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_nodes, round_scores
+from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
+from falcon_gnn.reduction.config import CollapseConfig, Merge
+from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
+from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.reduction.scope import (
+    ScopedGraph,
+    encode_scope,
+    given_clusters,
+    given_scores,
+    protected_nodes,
+    resolve_scope,
+)
+from falcon_gnn.resources import peak_resident_memory
+
+IdArray = NDArray[np.int64]
+OnStage = Callable[[str], None]
+
+
+class _Clock:
+    """Wall-clock seconds per stage; tells ``on_stage`` when one begins."""
+
+    def __init__(self, on_stage: OnStage | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._on_stage = on_stage
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        if self._on_stage is not None:
+            self._on_stage(name)
+        start = perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
+
+
+def collapse(
+    graph: Graph,
+    config: CollapseConfig | None = None,
+    *,
+    centrality: ArrayLike | str | None = None,
+    clusters: ArrayLike | None = None,
+    protect: ArrayLike | None = None,
+    on_stage: OnStage | None = None,
+    **options: Any,
+) -> CollapseResult:
+    """Return the graph collapsed to a node budget (Algorithm 1), with its map and report.
+
+    Args:
+        graph: N_all nodes.
+        config: The options; or give them as keywords, which override those of ``config``.
+        centrality: Scores of the caller's own, shape ``(N_all,)``, taken as given; or a name, as in the config.
+        clusters: Clusters of the caller's own, whole numbers >= 0, shape ``(N_all,)``.
+        protect: Nodes that are never removed: bool mask ``(N_all,)`` or ids.
+        on_stage: Called with the name of each stage as it begins.
+        options: Fields of :class:`CollapseConfig`.
+
+    Returns:
+        The reduced graph, the map both ways, and the report.
+
+    Raises:
+        GraphError: If an option or array is unusable; the message names it.
+        BudgetError: If the budget is out of range or below the number of protected nodes.
+        ConvergenceError: If PageRank or eigenvector centrality does not converge.
+
+    Example:
+        >>> import numpy as np
+        >>> path = Graph.from_edges(np.array([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5)
+        >>> result = collapse(path, node_budget=2, centrality=[1.0, 5.0, 2.0, 4.0, 3.0])
+        >>> result.kept.tolist(), result.assignment.tolist(), result.graph.num_edges
+        ([1, 3], [0, 0, 0, 1, 1], 1)
+    """
+    config, scores = _resolve_options(config, centrality, options)
+    clock = _Clock(on_stage)
+    with clock.stage("scope"):
+        scope = resolve_scope(graph, config.scope)
+        protected = protected_nodes(protect, graph.num_nodes)[scope.ids]
+        budget = _checked_budget(config, protected)
+        own_clusters = None if clusters is None else given_clusters(clusters, graph.num_nodes, scope.ids)
+        own_scores = None if scores is None else given_scores(scores, graph.num_nodes, scope.ids)
+        encoding = encode_scope(graph, scope, config)
+        if graph.is_weighted and config.edge_weights == "none":
+            msg = "edge_weights='none' leaves the edge weights of the input out. Use edge_weights='sum' to keep them."
+            warnings.warn(msg, FalconWarning, stacklevel=3)
+    with clock.stage("centrality"):
+        phi, rank = _rank(scope, config, own_scores)
+    with clock.stage("clustering"):
+        cluster = own_clusters
+        if cluster is None:
+            matrix = build_matrix(graph.x, encoding, config.gamma, None if scope.is_whole else scope.ids)
+            cluster = cluster_nodes(matrix, len(scope.ids), config.num_clusters, config.seed)
+    with clock.stage("selection"):
+        sizes = np.bincount(cluster[~protected], minlength=int(cluster.max()) + 1)
+        budgets = split_budget(sizes, budget - int(protected.sum()))
+        survives = protected | select_kept(rank, cluster, budgets, ~protected, config.selection, config.seed)
+        order = order_removals(~survives, rank, cluster, config.order)
+    with clock.stage("contraction"):
+        groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
+        adjacency = merge_edges(
+            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, config.edge_weights
+        )
+    with clock.stage("attributes"):
+        arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
+        reduced = Graph(*adjacency, **drop_empty_masks(arrays))
+    with clock.stage("report"):
+        report = _report(graph, scope, groups, reduced, encoding, cluster, rank, config, clock)
+    return CollapseResult(
+        graph=reduced,
+        assignment=_spread(groups.assignment, scope.ids, graph.num_nodes, -1),
+        kept=scope.ids[groups.kept],
+        removal_order=scope.ids[order],
+        rank=_spread(rank, scope.ids, graph.num_nodes, -1),
+        clusters=_spread(cluster, scope.ids, graph.num_nodes, -1),
+        centrality=_spread(phi, scope.ids, graph.num_nodes, np.nan),
+        cluster_budgets=budgets + np.bincount(cluster[protected], minlength=len(budgets)),
+        report=report,
+        config=config,
+    )
+
+
+def _resolve_options(
+    config: CollapseConfig | None, centrality: ArrayLike | str | None, options: dict[str, Any]
+) -> tuple[CollapseConfig, ArrayLike | None]:
+    """Return the config with keyword options applied, and the caller's own scores if there are any."""
+    if isinstance(centrality, str):
+        options = {**options, "centrality": centrality}
+        centrality = None
+    known = set(CollapseConfig.__dataclass_fields__)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        msg = f"collapse() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
+        raise GraphError(msg)
+    if config is None and "node_budget" not in options:
+        msg = "node_budget is needed: an int (nodes to keep) or a float in (0, 1] (their share)."
+        raise BudgetError(msg)
+    return (CollapseConfig(**options) if config is None else replace(config, **options)), centrality
+
+
+def _checked_budget(config: CollapseConfig, protected: NDArray[np.bool_]) -> int:
+    budget = resolve_budget(config.node_budget, len(protected))
+    num_protected = int(protected.sum())
+    if budget < num_protected:
+        msg = (
+            f"node_budget must be at least the {num_protected} protected nodes in scope, got {budget}. Raise the "
+            "budget or protect fewer nodes."
+        )
+        raise BudgetError(msg)
+    return budget
+
+
+def _rank(
+    scope: ScopedGraph, config: CollapseConfig, own_scores: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], IdArray]:
+    """Return Φ and the total order (Alg. 1, line 1; D3 of the design)."""
+    if own_scores is not None:
+        return own_scores, rank_nodes(own_scores, config.seed)
+    sampling = Sampling(config.num_samples, config.closeness_samples, config.seed)
+    phi = compute_centrality(config.centrality, scope.indptr, scope.indices, sampling)
+    return phi, rank_nodes(round_scores(phi), config.seed)
+
+
+def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, merge: Merge) -> Groups:
+    """Return which survivor each node in scope ends up in."""
+    new_ids = np.full(len(rank), -1, np.int64)
+    new_ids[kept] = np.arange(len(kept))
+    if merge != "drop":
+        stands_for = merge_into_neighbors(scope.indptr, scope.indices, order, rank)
+        new_ids = np.where(stands_for >= 0, new_ids[stands_for], -1)
+    return Groups(scope.ids, new_ids, kept)
+
+
+def _report(
+    graph: Graph, scope: ScopedGraph, groups: Groups, reduced: Graph, encoding: LabelEncoding | None,
+    cluster: IdArray, rank: IdArray, config: CollapseConfig, clock: _Clock,
+) -> reports.CollapseReport:  # fmt: skip
+    kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept)
+    num_clusters = int(cluster.max()) + 1
+    labels = features = None
+    if encoding is not None and reduced.y is not None:
+        visible = None if scope.visible is None else reduced.train_mask
+        after = encode_labels(reduced.y, encoding.task, encoding.num_labels, visible)
+        labels = reports.summarise_labels(encoding, after)
+    if graph.x is not None and graph.num_features:
+        features = reports.summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
+    return reports.CollapseReport(
+        config=asdict(config),
+        scope=scope.name,
+        before=reports.summarise_graph(scope.indptr, scope.indices),
+        after=reports.summarise_graph(reduced.indptr, reduced.indices),
+        num_dropped=int((groups.assignment < 0).sum()),
+        labels=labels,
+        features=features,
+        cluster_sizes=np.bincount(cluster, minlength=num_clusters).tolist(),
+        cluster_kept=np.bincount(cluster[groups.kept], minlength=num_clusters).tolist(),
+        kept_by_rank=kept_by_rank,
+        nodes_by_rank=nodes_by_rank,
+        cleaning=graph.cleaning,
+        seconds=clock.seconds,
+        peak_memory_bytes=peak_resident_memory(),
+    )
+
+
+def _spread(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
+    """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
+    result = np.full(num_nodes, filler, values.dtype)
+    result[ids] = values
+    return result

@@ -1,0 +1,215 @@
+"""What a collapse did to a graph, in figures: sizes, degrees, labels, features, clusters, time and memory."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.adjacency import EdgeCleaning, IntArray
+from falcon_gnn.labels import LabelEncoding
+
+NUM_RANK_BINS = 20
+_BLOCK_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class GraphSummary:
+    """Sizes and degrees of a graph.
+
+    Attributes:
+        num_nodes: Nodes.
+        num_edges: Undirected edges.
+        num_components: Connected components, isolated nodes included.
+        num_isolated: Nodes without a neighbor.
+        mean_degree: 2E / N.
+        median_degree: Median number of neighbors.
+        max_degree: Largest number of neighbors.
+        degree_histogram: Nodes by degree: 0, 1, 2-3, 4-7, 8-15, …
+    """
+
+    num_nodes: int
+    num_edges: int
+    num_components: int
+    num_isolated: int
+    mean_degree: float
+    median_degree: float
+    max_degree: int
+    degree_histogram: list[int]
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """The label distribution before and after.
+
+    Attributes:
+        task: What the labels are.
+        shares_before: N_l / N over nodes with a visible label, one per label; empty for a regression target.
+        shares_after: n_l / n in the reduced graph.
+        label_distribution_error: Mean over l of abs(n_l/n - N_l/N), the paper's formula; None for regression.
+        label_distribution_error_relative: Mean of that over N_l/N, labels with N_l = 0 left out: what the paper's
+            table prints for PPI and Organ.
+    """
+
+    task: str
+    shares_before: list[float]
+    shares_after: list[float]
+    label_distribution_error: float | None
+    label_distribution_error_relative: float | None
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """How far the mean of each feature moved, in standard deviations before the collapse.
+
+    Attributes:
+        mean_shift: (mean after - mean before) / standard deviation before, one per feature; 0 for a constant one.
+        mean_absolute_shift: Mean of its absolute values.
+        max_absolute_shift: Largest of them.
+    """
+
+    mean_shift: list[float]
+    mean_absolute_shift: float
+    max_absolute_shift: float
+
+
+@dataclass(frozen=True)
+class CollapseReport:
+    """Before and after of one collapse; everything is plain data.
+
+    Attributes:
+        config: The options used.
+        scope: ``"train"`` or ``"full"``.
+        before: The graph in scope.
+        after: The reduced graph.
+        num_dropped: Nodes in scope that no survivor stands for, because their group had no neighbor left.
+        labels: Label distribution, or None without labels.
+        features: Feature means, or None without features.
+        cluster_sizes: Nodes per cluster.
+        cluster_kept: Survivors per cluster.
+        kept_by_rank: Survivors in 20 equal parts of the nodes by ascending centrality.
+        nodes_by_rank: Nodes in each of these parts.
+        cleaning: What the input's edge list needed.
+        seconds: Wall-clock seconds per stage.
+        peak_memory_bytes: Largest resident size of the process up to the end of the collapse.
+    """
+
+    config: dict[str, Any]
+    scope: str
+    before: GraphSummary
+    after: GraphSummary
+    num_dropped: int
+    labels: LabelSummary | None
+    features: FeatureSummary | None
+    cluster_sizes: list[int]
+    cluster_kept: list[int]
+    kept_by_rank: list[int]
+    nodes_by_rank: list[int]
+    cleaning: EdgeCleaning
+    seconds: dict[str, float]
+    peak_memory_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as nested dictionaries of plain numbers and strings."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, default=float)
+
+
+def summarise_graph(indptr: NDArray[np.int64], indices: IntArray) -> GraphSummary:
+    """Return sizes and degrees of a symmetric adjacency."""
+    from falcon_gnn._kernels.components import label_components
+
+    degrees = np.diff(indptr)
+    bins = np.zeros(len(degrees), np.int64)
+    bins[degrees > 0] = np.floor(np.log2(degrees[degrees > 0])).astype(np.int64) + 1
+    return GraphSummary(
+        num_nodes=len(degrees),
+        num_edges=len(indices) // 2,
+        num_components=int(label_components(indptr, indices)[1]),
+        num_isolated=int((degrees == 0).sum()),
+        mean_degree=float(degrees.mean()),
+        median_degree=float(np.median(degrees)),
+        max_degree=int(degrees.max()),
+        degree_histogram=np.bincount(bins).tolist(),
+    )
+
+
+def summarise_labels(before: LabelEncoding, after: LabelEncoding) -> LabelSummary:
+    """Return the label distribution before and after, and both errors."""
+    if before.task == "regression" or not before.labelled.any():
+        return LabelSummary(before.task, [], [], None, None)
+    shares_before = before.matrix.sum(axis=0, dtype=np.float64) / before.labelled.sum()
+    shares_after = after.matrix.sum(axis=0, dtype=np.float64) / max(int(after.labelled.sum()), 1)
+    return LabelSummary(
+        before.task,
+        shares_before.tolist(),
+        shares_after.tolist(),
+        label_distribution_error(shares_before, shares_after),
+        label_distribution_error_relative(shares_before, shares_after),
+    )
+
+
+def label_distribution_error(shares_before: NDArray[np.float64], shares_after: NDArray[np.float64]) -> float:
+    """Return the mean over labels of abs(n_l/n - N_l/N), the L_err of the paper.
+
+    Example:
+        >>> label_distribution_error(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+        0.25
+    """
+    return float(np.abs(shares_after - shares_before).mean())
+
+
+def label_distribution_error_relative(shares_before: NDArray[np.float64], shares_after: NDArray[np.float64]) -> float:
+    """Return the mean of abs(n_l/n - N_l/N) over N_l/N; labels that no node had are left out."""
+    present = shares_before > 0
+    gap = np.abs(shares_after - shares_before)[present]
+    return float((gap / shares_before[present]).mean()) if present.any() else 0.0
+
+
+def summarise_features(x: Any, scope_ids: NDArray[np.int64] | None, reduced: Any) -> FeatureSummary:
+    """Return how far each feature's mean moved from the nodes in scope to the reduced graph."""
+    mean_before, std_before = _mean_and_std(x, scope_ids)
+    mean_after, _ = _mean_and_std(reduced, None)
+    shift = np.zeros(len(mean_before))
+    np.divide(mean_after - mean_before, std_before, out=shift, where=std_before > 1e-12 * np.abs(mean_before))
+    return FeatureSummary(shift.tolist(), float(np.abs(shift).mean()), float(np.abs(shift).max()))
+
+
+def count_kept_by_rank(rank: NDArray[np.int64], kept: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Return (survivors, nodes) in equal parts of the nodes by ascending centrality."""
+    num_bins = min(NUM_RANK_BINS, len(rank))
+    bins = rank * num_bins // len(rank)
+    return (
+        np.bincount(bins[kept], minlength=num_bins).tolist(),
+        np.bincount(bins, minlength=num_bins).tolist(),
+    )
+
+
+def _mean_and_std(x: Any, ids: NDArray[np.int64] | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each column's mean and standard deviation in two passes over row blocks, so that nothing cancels."""
+    num_rows = x.shape[0] if ids is None else len(ids)
+    mean = sum(_column_sums(x, ids)) / num_rows
+    variance = sum(_column_sums(x, ids, mean)) / num_rows
+    if not isinstance(x, np.ndarray):
+        stored = np.bincount((x if ids is None else x[ids]).indices, minlength=x.shape[1])
+        variance += (num_rows - stored) / num_rows * mean**2
+    return mean, np.sqrt(variance)
+
+
+def _column_sums(x: Any, ids: NDArray[np.int64] | None, mean: NDArray[np.float64] | None = None) -> Any:
+    """Yield column sums per row block, or with ``mean`` those of squared deviations (of stored values if sparse)."""
+    num_rows = x.shape[0] if ids is None else len(ids)
+    step = max(1, _BLOCK_VALUES // max(1, x.shape[1]))
+    for start in range(0, num_rows, step):
+        block = x[start : start + step] if ids is None else x[ids[start : start + step]]
+        if isinstance(block, np.ndarray):
+            values = block.astype(np.float64)
+            yield (values if mean is None else np.square(values - mean)).sum(axis=0)
+        else:
+            values = block.data.astype(np.float64)
+            values = values if mean is None else np.square(values - mean[block.indices])
+            yield np.bincount(block.indices, weights=values, minlength=x.shape[1])

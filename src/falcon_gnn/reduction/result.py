@@ -1,0 +1,74 @@
+"""What a collapse returns: the reduced graph, the exact map both ways, and the report."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.files import replacing
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.report import CollapseReport
+
+IdArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CollapseResult:
+    """A reduced graph and the exact map between it and the input; N_all input nodes, n survivors.
+
+    Attributes:
+        graph: The reduced graph.
+        assignment: Survivor (index in ``graph``) each input node is part of, int64, shape ``(N_all,)``; -1: dropped or
+            out of scope.
+        kept: Input ids of the survivors, ascending, int64, shape ``(n,)``.
+        removal_order: Input ids in the order of their removal, dropped ones included, int64.
+        rank: Position in the total order of centrality, shape ``(N_all,)``; -1 out of scope.
+        clusters: Feature-label cluster, shape ``(N_all,)``; -1 out of scope.
+        centrality: Φ, float64, shape ``(N_all,)``; NaN out of scope.
+        cluster_budgets: Nodes kept per cluster, shape ``(num_clusters,)``; sums to n.
+        report: Before and after in figures.
+        config: The options used.
+    """
+
+    graph: Graph
+    assignment: IdArray
+    kept: IdArray
+    removal_order: IdArray
+    rank: IdArray
+    clusters: IdArray
+    centrality: NDArray[np.float64]
+    cluster_budgets: IdArray
+    report: CollapseReport
+    config: CollapseConfig
+
+    def lift(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values of the reduced nodes on the input's nodes.
+
+        Args:
+            values: One row per reduced node, shape ``(n, ...)``.
+
+        Returns:
+            The value of each node's survivor, shape ``(N_all, ...)``; NaN (floats) or -1 (integers) where none.
+
+        Raises:
+            GraphError: If ``values`` has another number of rows.
+        """
+        given = np.asarray(values)
+        if given.ndim == 0 or len(given) != len(self.kept):
+            msg = f"values must have one row per reduced node ({len(self.kept)}), got shape {given.shape}."
+            raise GraphError(msg)
+        if given.dtype.kind in "ub":
+            given = given.astype(np.int64)
+        lifted = given[np.maximum(self.assignment, 0)]
+        lifted[self.assignment < 0] = np.nan if given.dtype.kind in "fc" else -1
+        return lifted
+
+    def save_mapping(self, path: str | Path) -> None:
+        """Write the map and the per-node arrays to an ``.npz`` file without pickle, whole or not at all."""
+        names = ("assignment", "kept", "removal_order", "rank", "clusters", "centrality", "cluster_budgets")
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{name: getattr(self, name) for name in names})

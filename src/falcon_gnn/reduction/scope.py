@@ -1,0 +1,116 @@
+"""The part of the input that takes part in a collapse, and the caller's own arrays cut down to it (D1)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from falcon_gnn.adjacency import IntArray
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import LabelEncoding, encode_labels, infer_task
+from falcon_gnn.reduction.config import CollapseConfig, Scope
+
+IdArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ScopedGraph:
+    """The part of the input that takes part: adjacency among ``ids``, and where labels may be looked at."""
+
+    name: Scope
+    ids: IdArray
+    is_whole: bool
+    indptr: NDArray[np.int64]
+    indices: IntArray
+    edge_weight: NDArray[np.floating[Any]] | None
+    visible: BoolArray | None
+
+
+def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
+    """Return the nodes and edges that take part; None: the training nodes if there are any marked, else all.
+
+    Raises:
+        GraphError: If the scope is ``"train"`` and the graph has no training mask.
+    """
+    if scope == "train" and graph.train_mask is None:
+        msg = "scope='train' needs a graph with a train_mask. Set one, or use scope='full'."
+        raise GraphError(msg)
+    if scope == "full" or graph.train_mask is None:
+        ids = np.arange(graph.num_nodes)
+        return ScopedGraph("full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask)
+    from falcon_gnn._kernels.contraction import induce_rows
+
+    ids = np.flatnonzero(graph.train_mask)
+    new_ids = np.full(graph.num_nodes, -1, graph.indices.dtype)
+    new_ids[ids] = np.arange(len(ids))
+    indptr, positions = induce_rows(graph.indptr, graph.indices, ids, new_ids)
+    weight = None if graph.edge_weight is None else graph.edge_weight[positions]
+    return ScopedGraph(
+        "train", ids, len(ids) == graph.num_nodes, indptr, new_ids[graph.indices[positions]], weight, None
+    )
+
+
+def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> LabelEncoding | None:
+    """Return the label vectors of the nodes in scope; hidden labels are zero rows."""
+    if graph.y is None:
+        return None
+    y = graph.y[scope.ids]
+    seen = y if scope.visible is None else y[scope.visible]
+    task = infer_task(seen, config.task)
+    return encode_labels(y, task, config.num_classes, scope.visible)
+
+
+def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
+    """Return the nodes that are never removed, given as a mask or as ids, as a mask of shape ``(num_nodes,)``.
+
+    Raises:
+        GraphError: If they are neither.
+    """
+    mask = np.zeros(num_nodes, np.bool_)
+    if protect is None:
+        return mask
+    given = np.asarray(protect)
+    if given.dtype == np.bool_ and given.shape == (num_nodes,):
+        return given
+    is_ids = given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu")
+    if not is_ids or (given.size and (given.min() < 0 or given.max() >= num_nodes)):
+        msg = (
+            f"protect must be a bool mask of shape ({num_nodes},) or ids in [0, {num_nodes}), got {given.dtype} of "
+            f"shape {given.shape}."
+        )
+        raise GraphError(msg)
+    mask[given.astype(np.int64)] = True
+    return mask
+
+
+def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[np.float64]:
+    """Return the caller's own centrality of the nodes in scope, shape ``(len(ids),)``, values as given.
+
+    Raises:
+        GraphError: If the shape is not ``(num_nodes,)``, or a value in scope is not finite.
+    """
+    given = np.asarray(scores)
+    if given.shape != (num_nodes,) or given.dtype.kind not in "fiub":
+        msg = f"centrality scores must be numbers of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
+        raise GraphError(msg)
+    inside = given[ids].astype(np.float64)
+    if not np.isfinite(inside).all():
+        msg = "centrality scores must be finite for every node in scope. Replace NaN and infinity first."
+        raise GraphError(msg)
+    return inside
+
+
+def given_clusters(clusters: ArrayLike, num_nodes: int, ids: IdArray) -> IdArray:
+    """Return the caller's own clusters of the nodes in scope, renumbered without gaps in the same order.
+
+    Raises:
+        GraphError: If they are not whole numbers >= 0 of shape ``(num_nodes,)``.
+    """
+    given = np.asarray(clusters)
+    if given.shape != (num_nodes,) or given.dtype.kind not in "iu" or (given[ids] < 0).any():
+        msg = f"clusters must be whole numbers >= 0 of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
+        raise GraphError(msg)
+    return np.unique(given[ids], return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,42 @@
+"""What this machine's memory is and was: asked before a large allocation and for the report."""
+
+import resource
+import sys
+from pathlib import Path
+
+from falcon_gnn.errors import GraphError
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory that can be had without swapping, or None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines)
+    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def require_memory(num_bytes: int, purpose: str) -> None:
+    """Stop before an allocation that cannot succeed.
+
+    Args:
+        num_bytes: Bytes about to be allocated.
+        purpose: What they are for, as it reads after "to" in the message.
+
+    Raises:
+        GraphError: If fewer bytes are available; names both figures.
+    """
+    available = available_memory()
+    if available is not None and num_bytes > available:
+        msg = (
+            f"{num_bytes / 2**30:.2f} GiB of memory are needed to {purpose} and {available / 2**30:.2f} GiB are "
+            "available. Use a machine with more memory, or collapse with the Spark engine."
+        )
+        raise GraphError(msg)
+
+
+def peak_resident_memory() -> int:
+    """Return the largest resident size this process has had so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
