@@ -158,7 +158,9 @@ class Graph:
                 f"matrix must be a square SciPy sparse matrix, got {type(matrix).__name__} of shape {np.shape(matrix)}."
             )
             raise GraphError(msg)
-        coo = matrix.tocoo()
+        coo = matrix.tocoo(copy=True)
+        stored = coo.data != 0
+        coo.row, coo.col, coo.data = coo.row[stored], coo.col[stored], coo.data[stored]
         is_unweighted = coo.data.dtype.kind == "b" or bool((coo.data == 1).all())
         return cls.from_edges(
             np.stack([coo.row, coo.col]),
@@ -189,6 +191,9 @@ class Graph:
         is_csr = starts.ndim == 1 and starts.size > 0 and starts[0] == 0 and starts[-1] == len(ids)
         if not (is_csr and ids.dtype.kind in "iu" and (np.diff(starts) >= 0).all()):
             msg = "indptr must be ascending from 0 to len(indices), and indices integers. Use Graph.from_scipy instead."
+            raise GraphError(msg)
+        if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= len(starts) - 1):
+            msg = f"indices must lie in [0, {len(starts) - 1}), got {ids.min()} to {ids.max()}. Number nodes from 0."
             raise GraphError(msg)
         ids = ids.astype(np.int32 if len(starts) <= 2**31 else np.int64, copy=False)
         row = int(find_bad_row(starts, ids))
@@ -248,7 +253,7 @@ class Graph:
         return matrix
 
     def subgraph(self, node_ids: ArrayLike) -> "Graph":
-        """Return the graph induced by some nodes, with every attribute of theirs.
+        """Return the graph induced by some nodes, with every attribute of theirs; a mask that selects none is None.
 
         Args:
             node_ids: Distinct ids, strictly ascending, shape ``(n,)``; node i of the result is ``node_ids[i]``.
@@ -270,7 +275,7 @@ class Graph:
             new_ids[self.indices[positions]],
             None if self.edge_weight is None else self.edge_weight[positions],
             cleaning=self.cleaning,
-            **self.take_node_arrays(ids),
+            **without_empty_masks(self.take_node_arrays(ids)),
         )
 
     def take_node_arrays(self, node_ids: NDArray[np.int64]) -> dict[str, Any]:
@@ -283,7 +288,7 @@ class Graph:
         return taken
 
     def replace(self, **changes: Any) -> "Graph":
-        """Return a copy with some fields changed, checked anew; the adjacency is shared.
+        """Return a copy with some fields changed, these checked anew; all else is shared.
 
         Raises:
             GraphError: If a field is unknown, or a new value does not fit the graph.
@@ -293,7 +298,18 @@ class Graph:
         if unknown:
             msg = f"replace() takes the fields {', '.join(known)}, got {', '.join(unknown)}."
             raise GraphError(msg)
-        return Graph(**{**known, **changes})
+        if "x" in changes:
+            return Graph(**{**known, **changes})
+        # The features were checked when this graph was made; a memory-mapped x is not read again.
+        copy = Graph(**{**known, **changes, "x": None})
+        _set(copy, "x", self.x)
+        return copy
+
+    def __reduce__(self) -> tuple[type["Graph"], tuple[Any, ...]]:
+        """Pickle and copy through the constructor, which freezes the arrays anew."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["node_attributes"] = dict(self.node_attributes)
+        return Graph, tuple(values.values())
 
     def __repr__(self) -> str:
         """Show the sizes and what the graph carries."""
@@ -301,6 +317,12 @@ class Graph:
         carried += list(self.node_attributes)
         parts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}", f"num_features={self.num_features}"]
         return f"Graph({', '.join(parts + carried)})"
+
+
+def without_empty_masks(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return node-level arrays with the masks that select no node set to None."""
+    empty = {name: None for name in MASK_NAMES if arrays[name] is not None and not arrays[name].any()}
+    return {**arrays, **empty}
 
 
 def _set(graph: Graph, name: str, value: object) -> None:
@@ -388,11 +410,17 @@ def _checked_features(x: Any, num_nodes: int) -> Features:
         )
         raise GraphError(msg)
     _check_finite(stored)
+    if matrix.shape[1] == 0:
+        return None
     if not issparse(x):
         return _frozen(matrix)
-    if matrix is x and not matrix.has_canonical_format:
+    if not matrix.has_canonical_format:
         matrix = matrix.copy()
-    matrix.sum_duplicates()
+        matrix.sum_duplicates()
+    if matrix.indices.dtype != np.int32 and max(matrix.nnz, matrix.shape[1]) < 2**31:
+        # scikit-learn refuses wide indices.
+        parts = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
+        matrix = csr_array(parts, shape=matrix.shape)
     return matrix
 
 

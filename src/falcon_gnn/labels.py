@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
+from falcon_gnn.resources import require_memory
 
 Task = Literal["classes", "multilabel", "regression"]
 FloatMatrix = NDArray[np.float32]
+_FEWEST_SUSPECT_CLASSES = 1_000
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def encode_labels(
         visible: Nodes whose labels may be looked at, shape ``(N,)``; by default all.
 
     Raises:
-        GraphError: If a visible class is ``num_classes`` or more.
+        GraphError: If a visible class is ``num_classes`` or more, or is no class number (more classes than nodes).
     """
     labelled = labelled_nodes(y, task)
     if visible is not None:
@@ -105,6 +107,13 @@ def encode_labels(
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
         raise GraphError(msg)
+    if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, len(y)):
+        msg = (
+            f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from 0, or "
+            "use task='regression' if y is a quantity."
+        )
+        raise GraphError(msg)
+    require_memory(4 * len(y) * num_labels, f"hold one-hot labels of {num_labels:,} classes for {len(y):,} nodes")
     matrix = np.zeros((len(y), num_labels), np.float32)
     matrix[np.flatnonzero(labelled), ids] = 1
     return LabelEncoding(task, num_labels, matrix, labelled)

@@ -1,5 +1,6 @@
 """What this machine's memory is and was: asked before a large allocation and for the report."""
 
+import os
 import resource
 import sys
 from pathlib import Path
@@ -40,3 +41,8 @@ def peak_resident_memory() -> int:
     """Return the largest resident size this process has had so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def total_memory() -> int:
+    """Return this machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

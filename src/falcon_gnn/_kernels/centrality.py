@@ -5,6 +5,8 @@ from numba import njit, prange
 
 WORDS = 8
 """Machine words per node in the many-source search: 64 sources each."""
+_MANY_PATHS = 1e200
+_DOWN = 2.0**-600
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -101,9 +103,11 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def _add_dependencies(indptr, indices, source, hops, paths, dependency, queue, totals):  # type: ignore[no-untyped-def]
-    """Add one source's dependencies (Brandes 2001) to ``totals``; return the source's own dependency.
+def _add_dependencies(indptr, indices, source, hops, paths, dependency, queue, scale, totals):  # type: ignore[no-untyped-def]
+    """Add one source's dependencies (Brandes 2001) to ``totals``.
 
+    Shortest paths grow exponentially in number on grid-like graphs. Only ratios between neighboring hops matter, so a
+    hop whose counts pass 1e200 is scaled down by a power of two, kept in ``scale`` by hop: exact, and never infinite.
     ``hops`` must be -1 everywhere and is -1 again afterwards.
     """
     hops[source] = 0
@@ -113,21 +117,32 @@ def _add_dependencies(indptr, indices, source, hops, paths, dependency, queue, t
     head = 0
     tail = 1
     while head < tail:
-        v = queue[head]
-        head += 1
-        for position in range(indptr[v], indptr[v + 1]):
-            w = indices[position]
-            if hops[w] == -1:
-                hops[w] = hops[v] + 1
-                paths[w] = 0.0
-                dependency[w] = 0.0
-                queue[tail] = w
-                tail += 1
-            if hops[w] == hops[v] + 1:
-                paths[w] += paths[v]
+        end = tail
+        for position_in_queue in range(head, end):
+            v = queue[position_in_queue]
+            for position in range(indptr[v], indptr[v + 1]):
+                w = indices[position]
+                if hops[w] == -1:
+                    hops[w] = hops[v] + 1
+                    paths[w] = 0.0
+                    dependency[w] = 0.0
+                    queue[tail] = w
+                    tail += 1
+                if hops[w] == hops[v] + 1:
+                    paths[w] += paths[v]
+        head = end
+        if head < tail:
+            largest = 0.0
+            for position_in_queue in range(head, tail):
+                largest = max(largest, paths[queue[position_in_queue]])
+            hop = hops[queue[head]]
+            scale[hop] = _DOWN if largest > _MANY_PATHS else 1.0
+            if largest > _MANY_PATHS:
+                for position_in_queue in range(head, tail):
+                    paths[queue[position_in_queue]] *= _DOWN
     for position_in_queue in range(tail - 1, 0, -1):
         w = queue[position_in_queue]
-        share = (1.0 + dependency[w]) / paths[w]
+        share = (1.0 + dependency[w]) / paths[w] * scale[hops[w]]
         for position in range(indptr[w], indptr[w + 1]):
             v = indices[position]
             if hops[v] == hops[w] - 1:
@@ -149,5 +164,6 @@ def add_dependencies(indptr, indices, sources, totals):  # type: ignore[no-untyp
         paths = np.empty(num_nodes, np.float64)
         dependency = np.empty(num_nodes, np.float64)
         queue = np.empty(num_nodes, np.int64)
+        scale = np.ones(num_nodes, np.float64)
         for i in range(block * sources.size // num_blocks, (block + 1) * sources.size // num_blocks):
-            _add_dependencies(indptr, indices, sources[i], hops, paths, dependency, queue, totals[block])
+            _add_dependencies(indptr, indices, sources[i], hops, paths, dependency, queue, scale, totals[block])

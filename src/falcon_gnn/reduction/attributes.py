@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding
 
 IdArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+_BLOCK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,20 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     """Return what the survivors carry after ``merge="mean"``, as keywords of ``Graph``.
 
     Features are the mean of the group. Classes are the majority of the visible labels (ties to the survivor's own,
-    then to the smallest), other labels their mean; a group without a visible label keeps the survivor's own. A
-    survivor trains if any member does.
+    then to the smallest), other labels their mean per column; a group without a visible label keeps the survivor's own.
+    A survivor trains if any member does; one that then has no visible label to train on is unlabelled.
     """
     arrays = survivor_arrays(graph, groups)
     sums = _summing_matrix(groups)
     if graph.x is not None:
         arrays["x"] = _group_means(graph.x[groups.scope_ids], sums)
     if graph.y is not None and encoding is not None:
-        arrays["y"] = _group_labels(arrays["y"], encoding, groups, sums)
+        arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums)
     if graph.train_mask is not None:
-        arrays["train_mask"] = sums @ graph.train_mask[groups.scope_ids].astype(np.int64) > 0
+        arrays["train_mask"] = sums @ graph.train_mask[groups.scope_ids].astype(np.float64) > 0
+        if arrays["y"] is not None and encoding is not None:
+            has_visible = sums @ encoding.labelled.astype(np.float64) > 0
+            arrays["y"] = _hide(arrays["y"], arrays["train_mask"] & ~has_visible)
         for name in ("val_mask", "test_mask"):
             if arrays[name] is not None:
                 arrays[name] = arrays[name] & ~arrays["train_mask"]
@@ -68,8 +72,7 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
             "(a survivor then trains if any node merged into it does)."
         )
         raise GraphError(msg)
-    empty = {name: None for name in MASK_NAMES if arrays[name] is not None and not arrays[name].any()}
-    return {**arrays, **empty}
+    return without_empty_masks(arrays)
 
 
 def _summing_matrix(groups: Groups) -> Any:
@@ -79,32 +82,35 @@ def _summing_matrix(groups: Groups) -> Any:
     from falcon_gnn.reduction.contraction import group_members
 
     starts, members = group_members(groups.assignment, len(groups.kept))
-    ones = np.ones(len(members), np.float32)
+    # In double: a float32 sum of a million members is off by a percent.
+    ones = np.ones(len(members), np.float64)
     return csr_array((ones, members, starts), shape=(len(groups.kept), len(groups.assignment)))
 
 
 def _group_means(x: Any, sums: Any) -> Any:
-    sizes = np.diff(sums.indptr).astype(np.float32)
+    sizes = np.diff(sums.indptr)
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float32)
     if isinstance(x, np.ndarray):
-        values = x if x.dtype.kind == "f" else x.astype(np.float32)
-        return (sums @ values / sizes[:, None]).astype(values.dtype)
+        means = np.empty((len(sizes), x.shape[1]), dtype)
+        step = max(1, _BLOCK_VALUES // len(x))
+        for start in range(0, x.shape[1], step):
+            block = sums @ x[:, start : start + step].astype(np.float64)
+            means[:, start : start + step] = block / sizes[:, None]
+        return means
     from scipy.sparse import csr_array
 
-    means = csr_array(sums @ x.astype(x.dtype if x.dtype.kind == "f" else np.float32))
-    means.data /= np.repeat(sizes, np.diff(means.indptr))
-    means.sort_indices()
-    return means
+    totals = csr_array(sums @ x.astype(np.float64))
+    totals.data /= np.repeat(sizes, np.diff(totals.indptr))
+    totals.sort_indices()
+    return totals.astype(dtype)
 
 
-def _group_labels(own: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums: Any) -> NDArray[Any]:
-    num_visible = sums @ encoding.labelled.astype(np.float32)
-    has_visible = num_visible > 0
-    totals = np.asarray(sums @ encoding.matrix)
+def _group_labels(y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums: Any) -> NDArray[Any]:
+    own = y[groups.kept]
     if encoding.task != "classes":
-        means = totals / np.maximum(num_visible, 1)[:, None]
-        labels = own.astype(np.float32 if own.dtype.kind != "f" else own.dtype)
-        labels[has_visible] = means.reshape(own.shape)[has_visible]
-        return labels
+        return _mean_labels(y, own, encoding, sums)
+    totals = np.asarray(sums @ encoding.matrix)
+    has_visible = totals.any(axis=1)
     own_class = encoding.matrix[groups.kept].argmax(axis=1)
     own_visible = encoding.labelled[groups.kept]
     # Half a vote decides ties for the survivor's own class and changes nothing else; argmax takes the smallest.
@@ -112,3 +118,23 @@ def _group_labels(own: NDArray[Any], encoding: LabelEncoding, groups: Groups, su
     labels = own.copy()
     labels[has_visible] = totals.argmax(axis=1)[has_visible]
     return labels
+
+
+def _mean_labels(y: NDArray[Any], own: NDArray[Any], encoding: LabelEncoding, sums: Any) -> NDArray[Any]:
+    """Return each column's mean over the members whose value is visible and known."""
+    values = y.reshape(len(y), -1).astype(np.float64)
+    known = encoding.labelled[:, None] & ~np.isnan(values)
+    counts = np.asarray(sums @ known.astype(np.float64))
+    totals = np.asarray(sums @ np.where(known, values, 0.0))
+    labels = own.reshape(len(own), -1).astype(y.dtype if y.dtype.kind == "f" else np.float32)
+    np.divide(totals, counts, out=labels, where=counts > 0, casting="same_kind")
+    return labels.reshape(own.shape)
+
+
+def _hide(labels: NDArray[Any], rows: BoolArray) -> NDArray[Any]:
+    """Return labels with some rows marked unlabelled: -1 in whole numbers, NaN in floats."""
+    if not rows.any():
+        return labels
+    hidden = labels.astype(np.int64) if labels.dtype.kind in "ub" else labels.copy()
+    hidden[rows] = np.nan if hidden.dtype.kind == "f" else -1
+    return hidden

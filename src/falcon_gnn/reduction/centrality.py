@@ -213,7 +213,7 @@ def closeness_centrality(
         indptr: Row starts, shape ``(N + 1,)``.
         indices: Neighbors, shape ``(2E,)``.
         num_samples: None for the exact value, O(N · E / 512). Otherwise the mean distance is estimated from so many
-            sources, of which every component gets at least one; its standard error is the distances' standard
+            sources, of which every component gets at least two; its standard error is the distances' standard
             deviation over the square root of the component's sources.
         seed: Draws the sources.
     """
@@ -257,14 +257,18 @@ def _component_sizes(indptr: NDArray[np.int64], indices: IntArray) -> NDArray[np
 
 
 def _cover_components(indptr: NDArray[np.int64], indices: IntArray, sources: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sources plus, for each component of two or more nodes without one, its first node."""
+    """Return the sources and, for components of two or more nodes with fewer than two of them, their first two nodes.
+
+    Two, because a source says nothing about its own mean distance.
+    """
     from falcon_gnn._kernels.components import label_components
 
-    labels, _ = label_components(indptr, indices)
-    first = np.unique(labels, return_index=True)[1]
-    first = first[np.diff(indptr)[first] > 0]
-    missing = first[~np.isin(labels[first], labels[sources])]
-    return np.union1d(sources, missing).astype(np.int64)
+    labels, num_components = label_components(indptr, indices)
+    by_component = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[by_component], np.arange(num_components + 1))
+    is_short = (np.bincount(labels[sources], minlength=num_components) < 2) & (np.diff(starts) >= 2)
+    first_two = (starts[:-1][is_short][:, None] + [0, 1]).ravel()
+    return np.union1d(sources, by_component[first_two]).astype(np.int64)
 
 
 def round_scores(scores: NDArray[Any]) -> ScoreArray:
@@ -286,7 +290,7 @@ def round_scores(scores: NDArray[Any]) -> ScoreArray:
     return values
 
 
-def rank_nodes(scores: ScoreArray, seed: int) -> NDArray[np.int64]:
+def rank_nodes(scores: NDArray[Any], seed: int) -> NDArray[np.int64]:
     """Return each node's position in the one total order: by score, ties by a seeded permutation.
 
     Args:

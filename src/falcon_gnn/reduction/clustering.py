@@ -13,6 +13,8 @@ from falcon_gnn.labels import LabelEncoding
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+IdArray = NDArray[np.int64]
+
 MAX_WHOLE_VALUES = 1 << 25
 """From so many values of M on, it is made in row blocks and clustered by mini-batches."""
 BLOCK_VALUES = 1 << 22
@@ -30,8 +32,8 @@ class ColumnScale:
         factor: Multiplied after, shape ``(columns,)``; zero for a constant column.
     """
 
-    shift: NDArray[np.float32]
-    factor: NDArray[np.float32]
+    shift: NDArray[np.float64]
+    factor: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class FeatureLabelMatrix:
         return self.features is not None and not isinstance(self.features, np.ndarray)
 
     @property
+    def block_rows(self) -> int:
+        """Rows that are made at a time, so that what is made on the way stays small."""
+        return max(1, BLOCK_VALUES * self.num_rows // max(1, self.num_values))
+
+    @property
     def num_values(self) -> int:
         """Values that M would hold as a whole."""
         if self.is_sparse:
@@ -74,7 +81,14 @@ class FeatureLabelMatrix:
 
     def rows(self, start: int, stop: int) -> "NDArray[np.float32] | csr_array":
         """Return rows ``start`` to ``stop`` of M, float32, shape ``(stop - start, F + L)``."""
-        return self.take(np.arange(start, min(stop, self.num_rows)))
+        stop = min(stop, self.num_rows)
+        if self.is_sparse:
+            return self.take(np.arange(start, stop))
+        whole = np.empty((stop - start, self.num_columns), np.float32)
+        for low in range(start, stop, self.block_rows):
+            high = min(low + self.block_rows, stop)
+            whole[low - start : high - start] = self.take(np.arange(low, high))
+        return whole
 
     def take(self, rows: NDArray[np.int64]) -> "NDArray[np.float32] | csr_array":
         """Return some rows of M, float32, shape ``(len(rows), F + L)``."""
@@ -87,7 +101,7 @@ class FeatureLabelMatrix:
             assert self.labelled is not None
             scaled = (self.labels[rows] - self.label_scale.shift) * self.label_scale.factor
             scaled[~self.labelled[rows]] = 0
-            parts.append(scaled)
+            parts.append(scaled.astype(np.float32))
         if not self.is_sparse:
             return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
         from scipy.sparse import csr_array, hstack
@@ -152,7 +166,8 @@ def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_cluster
     """
     if matrix is None or num_clusters == 1:
         return np.zeros(num_nodes, np.int64)
-    num_distinct = _count_distinct_rows(matrix, limit=num_clusters)
+    distinct = _find_distinct_rows(matrix, limit=num_clusters)
+    num_distinct = len(distinct)
     if num_distinct < num_clusters:
         msg = (
             f"num_clusters={num_clusters} is more than the {num_distinct} distinct feature-label rows in scope; "
@@ -165,30 +180,32 @@ def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_cluster
     # One thread: K-means adds its centers up per thread, and floats do not add up the same in another order.
     with threadpool_limits(1):
         if matrix.num_values <= MAX_WHOLE_VALUES:
-            labels = _lloyd(matrix, num_clusters, seed)
+            labels = _lloyd(matrix, _seed_centers(matrix, distinct, seed), seed)
         else:
-            labels = _mini_batches(matrix, num_clusters, seed)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+            labels = _mini_batches(matrix, _seed_centers(matrix, distinct, seed), seed)
+    used, clusters = np.unique(labels, return_inverse=True)
+    if len(used) < num_clusters:
+        msg = f"{num_clusters - len(used)} of {num_clusters} clusters ended up empty; {len(used)} are used."
+        warnings.warn(msg, FalconWarning, stacklevel=5)
+    return clusters.astype(np.int64)
 
 
-def _lloyd(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.int32]:
+def _lloyd(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed: int) -> NDArray[np.int32]:
     from sklearn.cluster import KMeans
 
     whole = matrix.rows(0, matrix.num_rows)
-    centers = _seed_centers(matrix, num_clusters, seed)
-    model = KMeans(num_clusters, init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed)
+    model = KMeans(len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed)
     labels: NDArray[np.int32] = model.fit(whole).labels_
     return labels
 
 
-def _mini_batches(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.int32]:
+def _mini_batches(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed: int) -> NDArray[np.int32]:
     """Fit on seeded row samples, then assign block by block; M is never whole in memory."""
     from sklearn.cluster import MiniBatchKMeans
 
     rng = np.random.default_rng([seed, 2])
-    model = MiniBatchKMeans(
-        num_clusters, init=_seed_centers(matrix, num_clusters, seed), n_init=1, random_state=seed, reassignment_ratio=0
-    )
+    num_clusters = len(centers)
+    model = MiniBatchKMeans(num_clusters, init=centers, n_init=1, random_state=seed, reassignment_ratio=0)
     batch_rows = min(matrix.num_rows, max(4096, 40 * num_clusters))
     for _ in range(max(20, min(100, _MINI_BATCHES_PER_CLUSTER * matrix.num_rows // batch_rows))):
         model.partial_fit(matrix.take(np.sort(rng.choice(matrix.num_rows, batch_rows, replace=False))))
@@ -198,49 +215,47 @@ def _mini_batches(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> N
     return labels
 
 
-def _seed_centers(matrix: FeatureLabelMatrix, num_clusters: int, seed: int) -> NDArray[np.float32]:
-    """Return k-means++ centers of a seeded sample of rows, shape ``(num_clusters, F + L)``.
+def _seed_centers(matrix: FeatureLabelMatrix, distinct: IdArray, seed: int) -> NDArray[np.float32]:
+    """Return k-means++ centers, shape ``(num_clusters, F + L)``, from a seeded sample of rows.
 
-    On all rows the seeding costs six times the iterations that follow.
+    On all rows the seeding costs six times the iterations that follow. The sample is joined by as many ``distinct``
+    rows as there are clusters, so that no two centers are equal.
     """
     from sklearn.cluster import kmeans_plusplus
 
-    num_sampled = SEEDING_ROWS_PER_CLUSTER * num_clusters
-    if num_sampled >= matrix.num_rows:
-        sample = matrix.rows(0, matrix.num_rows)
-    else:
-        chosen = np.random.default_rng([seed, 3]).choice(matrix.num_rows, num_sampled, replace=False)
-        sample = matrix.take(np.sort(chosen))
-    centers = kmeans_plusplus(sample, num_clusters, random_state=seed)[0]
-    dense: NDArray[np.float32] = centers.toarray() if matrix.is_sparse else centers
-    return np.ascontiguousarray(dense, dtype=np.float32)
+    num_clusters = len(distinct)
+    num_sampled = min(SEEDING_ROWS_PER_CLUSTER * num_clusters, matrix.num_rows)
+    chosen = np.random.default_rng([seed, 3]).choice(matrix.num_rows, num_sampled, replace=False)
+    centers = kmeans_plusplus(matrix.take(np.union1d(chosen, distinct)), num_clusters, random_state=seed)[0]
+    return np.ascontiguousarray(centers, dtype=np.float32)
 
 
 def _row_blocks(matrix: FeatureLabelMatrix) -> list[tuple[int, int]]:
-    width = max(1, matrix.num_values // max(1, matrix.num_rows))
-    step = max(1, BLOCK_VALUES // width)
+    step = matrix.block_rows
     return [(start, min(start + step, matrix.num_rows)) for start in range(0, matrix.num_rows, step)]
 
 
-def _count_distinct_rows(matrix: FeatureLabelMatrix, limit: int) -> int:
-    """Return the number of distinct rows of M, counting no further than ``limit``."""
-    known: set[bytes] = set()
+def _find_distinct_rows(matrix: FeatureLabelMatrix, limit: int) -> IdArray:
+    """Return the first rows of M that differ from all before them, at most ``limit``."""
+    found: dict[bytes, int] = {}
     for start, stop in _row_blocks(matrix):
         block = matrix.rows(start, stop)
         if isinstance(block, np.ndarray):
             # Adding 0 turns -0.0 into 0.0, which would look distinct as bytes.
-            rows = np.ascontiguousarray(block + np.float32(0)).view(np.void(block.shape[1] * 4).dtype)
-            known.update(row.tobytes() for row in np.unique(rows))
+            rows = np.ascontiguousarray(block + np.float32(0)).view(np.void(block.shape[1] * 4).dtype).ravel()
+            for row in np.sort(np.unique(rows, return_index=True)[1]).tolist():
+                found.setdefault(rows[row].tobytes(), start + row)
         else:
             block.eliminate_zeros()
             for row in range(block.shape[0]):
                 part = slice(block.indptr[row], block.indptr[row + 1])
-                known.add(block.indices[part].tobytes() + b"|" + block.data[part].tobytes())
-                if len(known) >= limit:
+                key = block.indices[part].tobytes() + b"|" + block.data[part].tobytes()
+                found.setdefault(key, start + row)
+                if len(found) == limit:
                     break
-        if len(known) >= limit:
-            return limit
-    return len(known)
+        if len(found) >= limit:
+            break
+    return np.array(list(found.values())[:limit], np.int64)
 
 
 def _feature_scale(features: Any, node_ids: NDArray[np.int64] | None, alpha: float) -> ColumnScale:
@@ -281,12 +296,14 @@ def _scale(low: NDArray[np.float64], high: NDArray[np.float64], weight: float, *
     factor = np.zeros_like(width)
     np.divide(np.sqrt(weight), width, out=factor, where=width > 0)
     shift = low if shifted else np.zeros_like(low)
-    return ColumnScale(shift.astype(np.float32), factor.astype(np.float32))
+    return ColumnScale(shift, factor)
 
 
 def _scaled_features(block: Any, scale: ColumnScale) -> Any:
     if isinstance(block, np.ndarray):
-        return (block.astype(np.float32) - scale.shift) * scale.factor
-    scaled = block.astype(np.float32, copy=True)
+        # In double: a column of time stamps has no digits left in float32 once its offset is subtracted.
+        scaled = (block.astype(np.float64) - scale.shift) * scale.factor
+        return scaled.astype(np.float32)
+    scaled = block.astype(np.float64, copy=True)
     scaled.data *= scale.factor[scaled.indices]
-    return scaled
+    return scaled.astype(np.float32)

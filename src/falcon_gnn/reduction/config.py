@@ -77,6 +77,27 @@ class CollapseConfig:
                 _check_count(name, getattr(self, name), 1)
 
 
+@dataclass(frozen=True)
+class CoarsenConfig:
+    """The options of the coarsening baseline (Huang et al. 2021).
+
+    Attributes:
+        node_budget: As in :class:`CollapseConfig`.
+        method: ``"variation_neighborhoods"`` (Loukas 2019) or ``"heavy_edge"`` matching.
+        scope: As in :class:`CollapseConfig`.
+        seed: Draws what the method draws.
+        task: As in :class:`CollapseConfig`.
+        num_classes: As in :class:`CollapseConfig`.
+    """
+
+    node_budget: int | float
+    method: str = "variation_neighborhoods"
+    scope: Scope | None = None
+    seed: int = 0
+    task: Task | None = None
+    num_classes: int | None = None
+
+
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
         msg = f"{name} must be one of {', '.join(str(choice) for choice in choices)}, got {value!r}."

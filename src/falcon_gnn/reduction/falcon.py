@@ -120,7 +120,8 @@ def collapse(
         arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
         reduced = Graph(*adjacency, **drop_empty_masks(arrays))
     with clock.stage("report"):
-        report = _report(graph, scope, groups, reduced, encoding, cluster, rank, config, clock)
+        shown = _shown_options(config, own_scores is not None, own_clusters)
+        report = _report(graph, scope, groups, reduced, encoding, cluster, rank, shown, clock)
     return CollapseResult(
         graph=reduced,
         assignment=_spread(groups.assignment, scope.ids, graph.num_nodes, -1),
@@ -153,6 +154,16 @@ def _resolve_options(
     return (CollapseConfig(**options) if config is None else replace(config, **options)), centrality
 
 
+def _shown_options(config: CollapseConfig, has_own_scores: bool, own_clusters: IdArray | None) -> dict[str, Any]:
+    """Return the options as the report shows them: the caller's own scores and clusters are no option."""
+    options = asdict(config)
+    if has_own_scores:
+        options["centrality"] = "given"
+    if own_clusters is not None:
+        options["num_clusters"] = "given"
+    return options
+
+
 def _checked_budget(config: CollapseConfig, protected: NDArray[np.bool_]) -> int:
     budget = resolve_budget(config.node_budget, len(protected))
     num_protected = int(protected.sum())
@@ -166,11 +177,11 @@ def _checked_budget(config: CollapseConfig, protected: NDArray[np.bool_]) -> int
 
 
 def _rank(
-    scope: ScopedGraph, config: CollapseConfig, own_scores: NDArray[np.float64] | None
+    scope: ScopedGraph, config: CollapseConfig, own_scores: NDArray[Any] | None
 ) -> tuple[NDArray[np.float64], IdArray]:
     """Return Φ and the total order (Alg. 1, line 1; D3 of the design)."""
     if own_scores is not None:
-        return own_scores, rank_nodes(own_scores, config.seed)
+        return own_scores.astype(np.float64), rank_nodes(own_scores, config.seed)
     sampling = Sampling(config.num_samples, config.closeness_samples, config.seed)
     phi = compute_centrality(config.centrality, scope.indptr, scope.indices, sampling)
     return phi, rank_nodes(round_scores(phi), config.seed)
@@ -188,7 +199,7 @@ def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, 
 
 def _report(
     graph: Graph, scope: ScopedGraph, groups: Groups, reduced: Graph, encoding: LabelEncoding | None,
-    cluster: IdArray, rank: IdArray, config: CollapseConfig, clock: _Clock,
+    cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: _Clock,
 ) -> reports.CollapseReport:  # fmt: skip
     kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept)
     num_clusters = int(cluster.max()) + 1
@@ -200,7 +211,7 @@ def _report(
     if graph.x is not None and graph.num_features:
         features = reports.summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
     return reports.CollapseReport(
-        config=asdict(config),
+        config=options,
         scope=scope.name,
         before=reports.summarise_graph(scope.indptr, scope.indices),
         after=reports.summarise_graph(reduced.indptr, reduced.indices),

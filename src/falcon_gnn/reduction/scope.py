@@ -83,10 +83,13 @@ def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
         )
         raise GraphError(msg)
     mask[given.astype(np.int64)] = True
+    if int(mask.sum()) < given.size:
+        msg = "protect holds an id twice. Pass numpy.unique(protect), or protect.astype(bool) if it is a 0/1 mask."
+        raise GraphError(msg)
     return mask
 
 
-def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[np.float64]:
+def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[Any]:
     """Return the caller's own centrality of the nodes in scope, shape ``(len(ids),)``, values as given.
 
     Raises:
@@ -96,7 +99,7 @@ def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[np.
     if given.shape != (num_nodes,) or given.dtype.kind not in "fiub":
         msg = f"centrality scores must be numbers of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
         raise GraphError(msg)
-    inside = given[ids].astype(np.float64)
+    inside = given[ids]
     if not np.isfinite(inside).all():
         msg = "centrality scores must be finite for every node in scope. Replace NaN and infinity first."
         raise GraphError(msg)

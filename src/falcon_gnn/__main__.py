@@ -1,0 +1,6 @@
+"""``python -m falcon_gnn`` is the command ``falcon-gnn``."""
+
+from falcon_gnn.cli import main
+
+if __name__ == "__main__":
+    main()

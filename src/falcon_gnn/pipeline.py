@@ -1,0 +1,398 @@
+"""One run: collapse a graph, train on what is left, score it on the original, and record everything."""
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import GraphError, MissingDependencyError
+from falcon_gnn.files import replacing
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
+from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.training.configs import TrainConfig
+
+if TYPE_CHECKING:
+    from falcon_gnn.training.state import TrainResult
+
+HopsFrom = Literal["reduced", "original"]
+OnStage = Callable[[str], None]
+
+RECORD_FILE = "record.json"
+REPORT_FILE = "report.json"
+PAGE_FILE = "report.html"
+MAPPING_FILE = "mapping.npz"
+GRAPH_FILE = "graph.npz"
+CURVE_FILE = "learning_curve.png"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+_VERSIONED = ("falcon-gnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What one run does.
+
+    Attributes:
+        training: The model and how to train it.
+        reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
+        scope: What is trained on without a reduction: ``"train"`` the subgraph of the training nodes (as the paper),
+            ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
+        hops_from: For SIGN models, where the survivors' hop features are computed: on the ``"reduced"`` graph (the
+            paper) or on the ``"original"`` training graph, which costs no memory in training and does not shift the
+            neighborhoods.
+        protect_training: With scope full: never remove a training node.
+    """
+
+    training: TrainConfig = field(default_factory=TrainConfig)
+    reduction: CollapseConfig | CoarsenConfig | None = None
+    scope: Scope | None = None
+    hops_from: HopsFrom = "reduced"
+    protect_training: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the combination.
+
+        Raises:
+            GraphError: If the hops are wanted from the original graph for a model without hop features.
+        """
+        if self.hops_from not in get_args(HopsFrom):
+            msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
+            raise GraphError(msg)
+        if self.hops_from == "original" and not self.training.model.uses_hop_features:
+            msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
+            raise GraphError(msg)
+
+    def with_seed(self, seed: int) -> "RunConfig":
+        """Return the same run with another seed for the reduction and the training."""
+        reduction = None if self.reduction is None else replace(self.reduction, seed=seed)
+        return replace(self, training=replace(self.training, seed=seed), reduction=reduction)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as JSON-ready values."""
+        kind = None if self.reduction is None else type(self.reduction).__name__
+        return {**asdict(self), "reduction_kind": kind}
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What one run left behind.
+
+    Attributes:
+        record: Options, seeds, versions, machine, sizes, scores, memory and times; JSON-ready.
+        result: The trained model and its history.
+        reduction: The reduced graph and its map, or None without a reduction.
+    """
+
+    record: dict[str, Any]
+    result: "TrainResult"
+    reduction: CollapseResult | None
+
+
+@dataclass(frozen=True)
+class _TrainingGraph:
+    """What is trained on, the unreduced graph it comes from, and the id there of each of its nodes."""
+
+    graph: Graph
+    source: Graph
+    source_ids: NDArray[np.int64]
+    reduction: CollapseResult | None
+
+
+def run(
+    graph: Graph,
+    config: RunConfig,
+    *,
+    name: str = "",
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    on_stage: OnStage | None = None,
+    log_dir: str | Path | None = None,
+) -> RunOutcome:
+    """Reduce, train and score on the original graph.
+
+    Args:
+        graph: The original graph, with the masks to train, validate and test on.
+        config: What to do.
+        name: The graph's name, for the record.
+        out: A folder for the record, the best weights, the learning curve, the map and the report.
+        resume: Go on from the checkpoint in ``out``.
+        progress: Whether to show a progress bar where standard error is a terminal.
+        on_stage: Called with the name of each stage as it begins.
+        log_dir: A folder for TensorBoard curves.
+
+    Raises:
+        GraphError: If the graph and the options do not fit.
+        BudgetError: If the budget does not fit the graph.
+    """
+    from falcon_gnn.training.trainer import train
+
+    tell = on_stage or (lambda _: None)
+    started = perf_counter()
+    tell("reduction")
+    trained_on = reduce_training_graph(graph, config, on_stage)
+    reduced_at = perf_counter()
+    tell("training")
+    result = train(
+        trained_on.graph,
+        config.training,
+        eval_graph=graph,
+        hop_source=(trained_on.source, trained_on.source_ids) if config.hops_from == "original" else None,
+        checkpoint=None if out is None else Path(out) / CHECKPOINT_FILE,
+        resume=resume,
+        progress=progress,
+        log_dir=log_dir,
+    )
+    seconds = {"reduction": reduced_at - started, "training": perf_counter() - reduced_at}
+    record = _make_record(graph, config, name, trained_on, result, seconds)
+    outcome = RunOutcome(record, result, trained_on.reduction)
+    if out is not None:
+        tell("files")
+        write_run(outcome, out)
+    return outcome
+
+
+def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | None = None) -> _TrainingGraph:
+    """Return the graph that a run trains on."""
+    reduction = config.reduction
+    scope = config.scope if reduction is None else reduction.scope
+    if scope == "full" or graph.train_mask is None:
+        source, scope_ids = graph, np.arange(graph.num_nodes)
+    else:
+        scope_ids = np.flatnonzero(graph.train_mask)
+        source = graph.subgraph(scope_ids)
+    if reduction is None:
+        return _TrainingGraph(source, source, np.arange(len(scope_ids)), None)
+    protect = graph.train_mask if config.protect_training else None
+    if isinstance(reduction, CoarsenConfig):
+        if protect is not None:
+            msg = "protect_training needs a FALCON reduction, got coarsening, which has no survivors to protect."
+            raise GraphError(msg)
+        from falcon_gnn.reduction.coarsening import coarsen
+
+        result: CollapseResult = coarsen(graph, **asdict(reduction), on_stage=on_stage)
+    else:
+        result = collapse(graph, reduction, protect=protect, on_stage=on_stage)
+    return _TrainingGraph(result.graph, source, np.searchsorted(scope_ids, result.kept), result)
+
+
+def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
+    """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
+
+    Returns:
+        Whether ``report.html`` was written; it needs the extra ``report``.
+    """
+    from falcon_gnn.datasets.archive import write_npz
+
+    folder = Path(folder)
+    write_npz(result.graph, folder / GRAPH_FILE)
+    return _write_reduction(result, folder, title)
+
+
+def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
+    """Write the record, the best weights, the learning curve, and the map and report of the reduction.
+
+    Returns:
+        Whether the plots were written; they need the extra ``report``.
+    """
+    from falcon_gnn.training.weights import save_model
+
+    folder = Path(folder)
+    save_model(folder, outcome.result.spec, outcome.result.weights)
+    write_json(outcome.record, folder / RECORD_FILE)
+    has_plots = _write_curve(outcome.result, folder / CURVE_FILE)
+    if outcome.reduction is not None:
+        _write_reduction(outcome.reduction, folder, "Collapse report")
+    return has_plots
+
+
+def write_json(value: dict[str, Any], path: str | Path) -> None:
+    """Write a JSON file, whole or not at all; NaN becomes null."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
+    """Label the nodes of a graph with the model of a run and write a Parquet (or ``.csv``) table.
+
+    Columns: ``node_id`` (the graph's own ids where it has them), ``prediction``, and for classes ``probability``, for
+    multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
+
+    Args:
+        folder: A folder that :func:`run` wrote.
+        graph: Any graph with the features that the model was trained on.
+        path: The table to write.
+
+    Returns:
+        The number of nodes labelled.
+
+    Raises:
+        GraphError: If the folder holds no model, or the graph's features do not fit it.
+    """
+    from falcon_gnn.training.inference import predict
+    from falcon_gnn.training.weights import load_model
+
+    model, spec = load_model(folder)
+    scores = predict(model, spec.config, graph)
+    ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
+    _write_table({"node_id": ids, **_prediction_columns(scores, spec.task)}, path)
+    return graph.num_nodes
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, cores, memory and, where torch is loaded, the CUDA device; no names of hosts or users."""
+    import sys
+
+    machine: dict[str, Any] = {"cpu": _cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
+    if hasattr(os, "sysconf"):
+        machine["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        machine["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return machine
+
+
+def describe_versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that matter for a figure."""
+    versions = {"python": platform.python_version()}
+    for package in _VERSIONED:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _make_record(
+    graph: Graph,
+    config: RunConfig,
+    name: str,
+    trained_on: _TrainingGraph,
+    result: "TrainResult",
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    reduction = trained_on.reduction
+    summary = None
+    if reduction is not None:
+        report = reduction.report
+        labels = report.labels
+        summary = {
+            "num_dropped": report.num_dropped,
+            "seconds": report.seconds,
+            "label_distribution_error": labels and labels.label_distribution_error,
+            "label_distribution_error_relative": labels and labels.label_distribution_error_relative,
+        }
+    record = {
+        "graph": {"name": name, **_sizes(graph)},
+        "trained_on": _sizes(trained_on.graph),
+        "config": config.to_dict(),
+        "reduction": summary,
+        "scores": {
+            "validation": None if result.validation is None else asdict(result.validation),
+            "test": None if result.test is None else asdict(result.test),
+        },
+        "training": {
+            "num_epochs": len(result.epochs),
+            "best_epoch": result.best_epoch,
+            "best_score": result.best_score,
+            "stopped_early": result.stopped_early,
+            "num_parameters": result.num_parameters,
+            "epoch_seconds_quartiles": list(result.epoch_seconds),
+        },
+        "memory": None if result.memory is None else asdict(result.memory),
+        "seconds": seconds,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+    }
+    plain: dict[str, Any] = _plain(record)
+    return plain
+
+
+def _sizes(graph: Graph) -> dict[str, int]:
+    return {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features}
+
+
+def _plain(value: Any) -> Any:
+    """Return nested data as JSON can hold it: NumPy numbers as Python's, NaN as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _write_reduction(result: CollapseResult, folder: Path, title: str) -> bool:
+    result.save_mapping(folder / MAPPING_FILE)
+    write_json(result.report.to_dict(), folder / REPORT_FILE)
+    from falcon_gnn.reporting.html import write_report
+
+    try:
+        write_report(result.report, folder / PAGE_FILE, title=title)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+def _write_curve(result: "TrainResult", path: Path) -> bool:
+    from falcon_gnn.reporting.plots import learning_curve_figure
+    from falcon_gnn.reporting.style import save_figure
+
+    try:
+        figure = learning_curve_figure(
+            [record.epoch for record in result.epochs],
+            [record.loss for record in result.epochs],
+            [record.score for record in result.epochs],
+            result.best_epoch,
+        )
+        save_figure(figure, path)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any]:
+    if task == "regression":
+        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else list(scores)}
+    if task == "multilabel":
+        probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        return {
+            "prediction": list((scores > 0).astype(np.uint8)),
+            "probability": list(probability.astype(np.float32)),
+        }
+    shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+    return {
+        "prediction": scores.argmax(axis=1),
+        "probability": (shifted.max(axis=1) / shifted.sum(axis=1)).astype(np.float32),
+    }
+
+
+def _write_table(columns: dict[str, Any], path: str | Path) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with replacing(path) as temporary:
+        if Path(path).suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            pyarrow.parquet.write_table(table, temporary)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

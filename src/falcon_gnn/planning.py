@@ -1,0 +1,316 @@
+"""From bytes to nodes: what a training step needs, and the largest node budget that fits (Eq. 1, with Ψ in bytes)."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from falcon_gnn.errors import BudgetError
+from falcon_gnn.graph import Graph
+from falcon_gnn.resources import total_memory
+from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.shapes import (
+    BatchShape,
+    GraphShape,
+    largest_batch_shape,
+    predict_step,
+    row_batch,
+    shape_of_graph,
+)
+
+if TYPE_CHECKING:
+    from falcon_gnn.training.memory import MemoryPeak
+
+CUDA_WORKSPACE_BYTES = 32 * 2**20
+"""Set aside for the matrix libraries' workspace on a CUDA device; fake tensors cannot see it."""
+FEWEST_BATCH_ROWS = 1_024
+"""Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
+
+_UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]*)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Predicted bytes at the peak of one training step, by what they are for.
+
+    Attributes:
+        weights: Parameters and running statistics.
+        gradients: Gradients of the parameters.
+        optimizer: Adam's two moments.
+        activations: What the forward pass keeps or still holds.
+        inputs: The batch: features, adjacency, targets.
+        temporaries: Buffers inside operators, and on CUDA the libraries' workspace.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    inputs: int
+    temporaries: int
+
+    @property
+    def total(self) -> int:
+        """The predicted peak in bytes."""
+        return sum(asdict(self).values())
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The largest training that fits a memory budget.
+
+    Attributes:
+        memory_bytes: The budget.
+        node_budget: Nodes to keep, at most the nodes to train on.
+        num_nodes: Nodes to train on without a collapse.
+        num_edges: Edges expected among the kept nodes.
+        training: The configuration with the number of batches chosen.
+        estimate: The predicted peak of its training step.
+    """
+
+    memory_bytes: int
+    node_budget: int
+    num_nodes: int
+    num_edges: int
+    training: TrainConfig
+    estimate: MemoryEstimate
+
+    @property
+    def needs_collapse(self) -> bool:
+        """Whether anything has to be removed."""
+        return self.node_budget < self.num_nodes
+
+    def describe(self) -> str:
+        """Return one sentence for the user."""
+        peak = f"predicted peak {format_bytes(self.estimate.total)} of {format_bytes(self.memory_bytes)}"
+        batches = f"{self.training.num_batches} batch{'es' if self.training.num_batches > 1 else ''}"
+        if not self.needs_collapse:
+            return f"All {self.num_nodes:,} nodes fit in {batches} ({peak}); nothing needs to be collapsed."
+        return f"{self.node_budget:,} of {self.num_nodes:,} nodes fit in {batches} ({peak})."
+
+
+def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None) -> int:
+    """Return a memory budget in bytes.
+
+    Args:
+        text: A number of bytes, a figure with a unit (``"900MB"`` = 900·10⁶, ``"2GiB"`` = 2·2³⁰), or a share of the
+            device's memory (``"80%"``).
+        device_bytes: Returns the device's memory in bytes; by default this machine's.
+
+    Raises:
+        BudgetError: If the text is none of these, or is not above 0.
+
+    Example:
+        >>> parse_memory("2GiB"), parse_memory("900MB"), parse_memory("1.5 KiB")
+        (2147483648, 900000000, 1536)
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        value, unit = float(text), ""
+    else:
+        match = _MEMORY.fullmatch(text) if isinstance(text, str) else None
+        value, unit = (float(match[1]), match[2].lower()) if match else (0.0, "?")
+    if unit == "%" and 0 < value <= 100:
+        return int(value / 100 * (device_bytes or total_memory)())
+    if unit in _UNITS and value * _UNITS[unit] >= 1:
+        return int(value * _UNITS[unit])
+    msg = (
+        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), or a share of the device's, "
+        f"such as '80%' (above 0, at most 100), got {text!r}."
+    )
+    raise BudgetError(msg)
+
+
+def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
+    """Return the predicted peak of a training step, from one step under fake tensors: no data, no device.
+
+    Args:
+        shape: Nodes, edges, features and labels of the graph to train on.
+        config: The model and how it is trained.
+    """
+    return _estimate_batch(largest_batch_shape(shape, config), config)
+
+
+def fit_budget(
+    graph: Graph, config: TrainConfig, memory: str | int, *, scope: str | None = None, choose_batches: bool = True
+) -> MemoryPlan:
+    """Return the largest node budget whose training step fits a memory budget, by prediction.
+
+    For the SIGN models the number of batches is chosen too: the smallest that keeps every node, as long as a batch has
+    1,024 rows; beyond that, nodes are given up.
+
+    Args:
+        graph: The original graph.
+        config: The model and how it is trained.
+        memory: The budget, as :func:`parse_memory` reads it.
+        scope: As in :class:`~falcon_gnn.reduction.config.CollapseConfig`.
+        choose_batches: Whether the number of batches of a SIGN model may be raised.
+
+    Raises:
+        BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
+    """
+    budget = parse_memory(memory, lambda: device_memory(config.device))
+    whole = shape_of_graph(trained_part(graph, scope), config, graph)
+    return fit_shape(whole, config, budget, choose_batches=choose_batches)
+
+
+def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool = True) -> MemoryPlan:
+    """Return the largest share of a graph, given by its shape, whose training step fits ``budget`` bytes.
+
+    Arguments and errors as in :func:`fit_budget`.
+    """
+    if config.model.uses_hop_features:
+        return _fit_rows(whole, config, budget, choose_batches=choose_batches)
+
+    @cache
+    def peak(num_nodes: int) -> int:
+        return estimate_memory(whole.with_nodes(num_nodes), config).total
+
+    largest = _largest_fitting(peak, _fewest_nodes(config), whole.num_nodes, budget)
+    if largest == 0:
+        raise _floor_error(whole, config, budget)
+    return _plan(whole, config, budget, largest)
+
+
+def shrink_to_fit(plan: MemoryPlan, reduced: Graph, config: TrainConfig) -> int | None:
+    """Return a smaller node budget where a collapsed graph has more edges than the plan expected, else None.
+
+    Args:
+        plan: The plan that the graph was collapsed for.
+        reduced: The collapsed graph.
+        config: The configuration of the training.
+    """
+    actual = shape_of_graph(reduced, config)
+    if estimate_memory(actual, config).total <= plan.memory_bytes:
+        return None
+    smaller = fit_shape(actual, config, plan.memory_bytes, choose_batches=False).node_budget
+    return min(smaller, reduced.num_nodes - 1)
+
+
+def trained_part(graph: Graph, scope: str | None) -> Graph:
+    """Return what is trained on without a collapse: the training nodes' subgraph, or with scope full the graph."""
+    if scope == "full" or graph.train_mask is None:
+        return graph
+    return graph.subgraph(np.flatnonzero(graph.train_mask))
+
+
+def device_memory(device: str) -> int:
+    """Return a device's memory in bytes: of the CUDA device, else of this machine."""
+    from falcon_gnn.training.steps import resolve_device
+
+    chosen = resolve_device(device)
+    if chosen.type != "cuda":
+        return total_memory()
+    import torch
+
+    return int(torch.cuda.get_device_properties(chosen).total_memory)
+
+
+def format_bytes(num_bytes: int) -> str:
+    """Return bytes in the binary unit that fits.
+
+    Example:
+        >>> format_bytes(1536), format_bytes(2**31)
+        ('1.5 KiB', '2.0 GiB')
+    """
+    value, unit = float(num_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:,.1f} {unit}"
+
+
+def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool) -> MemoryPlan:
+    """Fit a SIGN model, whose step depends on the rows of a batch only."""
+
+    @cache
+    def peak(num_rows: int) -> int:
+        return _estimate_batch(row_batch(whole, num_rows), config).total
+
+    num_nodes = whole.num_nodes
+    rows = _largest_fitting(peak, _fewest_nodes(config), num_nodes, budget)
+    if rows == 0:
+        raise _floor_error(whole, config, budget)
+    num_batches = min(config.num_batches, num_nodes)
+    if choose_batches and ceil(num_nodes / num_batches) > rows:
+        fewest_rows = min(FEWEST_BATCH_ROWS, rows)
+        num_batches = max(num_batches, min(ceil(num_nodes / rows), num_nodes // fewest_rows))
+    chosen = replace(config, num_batches=num_batches)
+    return _plan(whole, chosen, budget, min(num_nodes, rows * num_batches))
+
+
+def _plan(whole: GraphShape, config: TrainConfig, budget: int, node_budget: int) -> MemoryPlan:
+    kept = whole.with_nodes(node_budget)
+    estimate = estimate_memory(kept, config)
+    return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate)
+
+
+def _fewest_nodes(config: TrainConfig) -> int:
+    """Return the smallest batch a step can be taken on: batch norm needs two rows."""
+    return 2 if config.model.batch_norm else 1
+
+
+def _largest_fitting(peak: Callable[[int], int], least: int, most: int, budget: int) -> int:
+    """Return the largest n in [least, most] with ``peak(n) <= budget``, 0 if there is none; ``peak`` never falls."""
+    if peak(most) <= budget:
+        return most
+    if most <= least or peak(least) > budget:
+        return 0
+    fits, too_large = least, most
+    is_halving = False
+    while too_large - fits > 1:
+        width = too_large - fits
+        # The peak is nearly linear in n, so the line between the ends meets the budget close to the answer.
+        rise = (budget - peak(fits)) / (peak(too_large) - peak(fits))
+        guess = (fits + too_large) // 2 if is_halving else fits + int(rise * width)
+        guess = min(max(guess, fits + 1), too_large - 1)
+        if peak(guess) <= budget:
+            fits = guess
+        else:
+            too_large = guess
+        is_halving = not is_halving and too_large - fits > width // 2
+    return fits
+
+
+def _floor_error(whole: GraphShape, config: TrainConfig, budget: int) -> BudgetError:
+    """Return the error for a budget that not even one node fits, with the smallest change that would."""
+    floor = estimate_memory(_smallest(whole, config), config)
+    fixed = floor.weights + floor.gradients + floor.optimizer
+    hint = f"raise the memory to {format_bytes(floor.total)}"
+    hidden = _largest_hidden(whole, config, budget)
+    if hidden:
+        hint += f", or lower hidden_channels from {config.model.hidden_channels} to {hidden}"
+    msg = (
+        f"memory must be at least {format_bytes(floor.total)} for the smallest step, {format_bytes(fixed)} of it for "
+        f"weights, gradients and optimizer, got {format_bytes(budget)}. To fit, {hint}."
+    )
+    return BudgetError(msg)
+
+
+def _smallest(whole: GraphShape, config: TrainConfig) -> GraphShape:
+    return whole.with_nodes(min(whole.num_nodes, _fewest_nodes(config)))
+
+
+def _largest_hidden(whole: GraphShape, config: TrainConfig, budget: int) -> int:
+    def peak(hidden: int) -> int:
+        narrower = replace(config, model=replace(config.model, hidden_channels=hidden))
+        return estimate_memory(_smallest(whole, config), narrower).total
+
+    return _largest_fitting(peak, 1, config.model.hidden_channels, budget)
+
+
+def _estimate_batch(batch: BatchShape, config: TrainConfig) -> MemoryEstimate:
+    peak: MemoryPeak = predict_step(batch, config)
+    workspace = CUDA_WORKSPACE_BYTES if config.device.startswith("cuda") else 0
+    return MemoryEstimate(
+        weights=peak.parameters, gradients=peak.gradients, optimizer=peak.optimizer, activations=peak.activations,
+        inputs=peak.inputs, temporaries=peak.temporaries + workspace,
+    )  # fmt: skip

@@ -1,0 +1,160 @@
+"""The coarsening baseline (Huang et al. 2021): the public door to graph reduction by local variation or matching."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
+from falcon_gnn.reduction.budgets import resolve_budget
+from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
+from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.contraction import merge_edges
+from falcon_gnn.reduction.falcon import _Clock, _report, _spread
+from falcon_gnn.reduction.levels import Coarsening, CoarsenMethod, coarsen_components, component_budgets
+from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.reduction.scope import ScopedGraph, encode_scope, resolve_scope
+from falcon_gnn.reduction.spectrum import SpectralError, sort_components
+
+IdArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CoarsenResult(CollapseResult):
+    """A coarsened graph and its map, in the terms of a collapse.
+
+    ``kept`` holds the member of highest degree of each group, ``removal_order`` the others by ascending degree,
+    ``centrality`` the degree centrality, ``clusters`` the connected components (of edges with positive weight) and
+    ``cluster_budgets`` the nodes kept of each. ``config`` states how attributes and edges were pooled.
+
+    Attributes:
+        options: The options used; also ``report.config``.
+        num_requested: Nodes asked for; fewer than are kept only where there are more components.
+        num_levels: Levels of contraction.
+        spectral_error: Loukas' restricted spectral error; None for ``heavy_edge``, which computes no eigenvectors
+            (:func:`falcon_gnn.reduction.spectrum.restricted_spectral_error` does).
+    """
+
+    options: CoarsenConfig
+    num_requested: int
+    num_levels: int
+    spectral_error: SpectralError | None
+
+
+def coarsen(
+    graph: Graph, node_budget: int | float, *, on_stage: Callable[[str], None] | None = None, **options: Any
+) -> CoarsenResult:
+    """Return the graph coarsened to a node budget: groups of nodes become one node each.
+
+    A group's features are the mean of its members', its class the majority of their visible labels (ties to the kept
+    member's own, then the smallest), other labels their mean; it trains if any member does. Edge weights between
+    groups add up (``Pᵀ A P`` without its diagonal). Each connected component keeps one node and a share of the rest
+    of the budget in proportion to its size; nodes of different components are never joined.
+
+    Args:
+        graph: N_all nodes.
+        node_budget: An int (nodes to keep) or a float in (0, 1] (their share of the nodes in scope).
+        on_stage: Called with the name of each stage as it begins.
+        options: Fields of :class:`CoarsenConfig`: ``method``, ``scope``, ``seed``, ``task``, ``num_classes``.
+
+    Returns:
+        The reduced graph, the map both ways, the report and the spectral error.
+
+    Raises:
+        GraphError: If an option is unusable; the message names it.
+        BudgetError: If the budget is out of range.
+
+    Warns:
+        FalconWarning: If there are more connected components than nodes to keep; one node of each is kept then.
+
+    Example:
+        >>> import numpy as np
+        >>> path = Graph.from_edges(np.array([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5)
+        >>> result = coarsen(path, 2, method="heavy_edge")
+        >>> result.graph.num_nodes, result.graph.edge_weight.tolist()
+        (2, [1.0, 1.0])
+    """
+    config, pooling = _checked_options(node_budget, options)
+    clock = _Clock(on_stage)
+    with clock.stage("scope"):
+        scope = resolve_scope(graph, config.scope)
+        budget = resolve_budget(config.node_budget, len(scope.ids))
+        encoding = encode_scope(graph, scope, pooling)
+        sorted_graph, order = sort_components(scope.indptr, scope.indices, scope.edge_weight)
+        budgets = component_budgets(sorted_graph.sizes, budget)
+    _warn_unreachable(budget, len(budgets))
+    with clock.stage("contraction"):
+        coarsening = coarsen_components(sorted_graph, budgets, config.method, config.seed)
+    with clock.stage("attributes"):
+        phi = degree_centrality(scope.indptr)
+        rank = rank_nodes(round_scores(phi), config.seed)
+        groups = _name_groups(scope, coarsening, order, rank)
+        num_groups = len(groups.kept)
+        adjacency = merge_edges(
+            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, num_groups, pooling.edge_weights
+        )
+        reduced = Graph(*adjacency, **drop_empty_masks(group_arrays(graph, groups, encoding)))
+    with clock.stage("report"):
+        component = np.empty(len(order), np.int64)
+        component[order] = sorted_graph.component
+        report = _report(graph, scope, groups, reduced, encoding, component, rank, asdict(config), clock)
+    removed = np.setdiff1d(np.arange(len(rank)), groups.kept, assume_unique=True)
+    return CoarsenResult(
+        graph=reduced,
+        assignment=_spread(groups.assignment, scope.ids, graph.num_nodes, -1),
+        kept=scope.ids[groups.kept],
+        removal_order=scope.ids[removed[np.argsort(rank[removed])]],
+        rank=_spread(rank, scope.ids, graph.num_nodes, -1),
+        clusters=_spread(component, scope.ids, graph.num_nodes, -1),
+        centrality=_spread(phi, scope.ids, graph.num_nodes, np.nan),
+        cluster_budgets=budgets,
+        report=report,
+        config=pooling,
+        options=config,
+        num_requested=budget,
+        num_levels=coarsening.num_levels,
+        spectral_error=coarsening.error,
+    )
+
+
+def _checked_options(node_budget: int | float, options: dict[str, Any]) -> tuple[CoarsenConfig, CollapseConfig]:
+    """Return the options, and in the terms of a collapse how a group is pooled."""
+    known = {field.name for field in fields(CoarsenConfig)} - {"node_budget"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        msg = f"coarsen() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
+        raise GraphError(msg)
+    config = CoarsenConfig(node_budget, **options)
+    if config.method not in get_args(CoarsenMethod):
+        msg = f"method must be one of {', '.join(get_args(CoarsenMethod))}, got {config.method!r}."
+        raise GraphError(msg)
+    pooling = CollapseConfig(
+        node_budget, centrality="degree", num_clusters=1, scope=config.scope, merge="mean", edge_weights="sum",
+        seed=config.seed, task=config.task, num_classes=config.num_classes,
+    )  # fmt: skip
+    return config, pooling
+
+
+def _warn_unreachable(budget: int, num_components: int) -> None:
+    if budget < num_components:
+        msg = (
+            f"node_budget={budget} cannot be reached: the nodes in scope form {num_components} connected components, "
+            f"which coarsening never joins, so {num_components} nodes are kept. Raise the budget, or use collapse()."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=3)
+
+
+def _name_groups(scope: ScopedGraph, coarsening: Coarsening, order: IdArray, rank: IdArray) -> Groups:
+    """Return the groups, each named by its member of highest rank, in ascending order of these."""
+    unordered = np.empty(len(order), np.int64)
+    unordered[order] = coarsening.assignment
+    by_rank = np.argsort(rank)
+    strongest = np.empty(int(unordered.max()) + 1, np.int64)
+    strongest[unordered[by_rank]] = by_rank
+    kept = np.sort(strongest)
+    return Groups(scope.ids, np.searchsorted(kept, strongest)[unordered], kept)
