@@ -1,0 +1,172 @@
+"""One door for every source of a graph: a known name, a file or a folder."""
+
+import dataclasses
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+from falcon_gnn.datasets.archive import NPZ_FIX, read_arrays
+from falcon_gnn.datasets.folders import read_folder
+from falcon_gnn.datasets.images import image_graph, is_image_archive
+from falcon_gnn.datasets.layout import graph_from_arrays
+from falcon_gnn.datasets.named import dataset_names, load_named, nearest_name
+from falcon_gnn.datasets.reading import reading
+from falcon_gnn.datasets.splits import Split, SplitOptions, apply_split
+from falcon_gnn.datasets.tables import TableFiles, read_tables, tables_in
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import Graph
+
+DEFAULT_ROOT = "data"
+
+Format = Literal["npz", "pt", "tables", "npy folder", "tables folder"]
+
+_SUFFIXES: dict[str, Format] = {
+    ".npz": "npz",
+    ".pt": "pt",
+    ".pth": "pt",
+    ".parquet": "tables",
+    ".csv": "tables",
+    ".csv.gz": "tables",
+}
+_FORMATS = (
+    ".npz, .pt, .parquet, .csv or .csv.gz, a folder of .npy files with edge_index.npy, or a folder with "
+    "edges.parquet or edges.csv"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _FileOptions:
+    """What a file may need to be told; as in :func:`load_graph`."""
+
+    split_index: int | None
+    threshold: float | None
+    num_nodes: int | None
+    nodes: Path | None
+
+
+def load_graph(
+    source: str | Path,
+    *,
+    root: str | Path | None = None,
+    split: Split | None = None,
+    split_index: int | None = None,
+    split_shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    threshold: float | None = None,
+    num_nodes: int | None = None,
+    nodes: str | Path | None = None,
+) -> Graph:
+    """Return a graph from a known name or from any supported file or folder.
+
+    Args:
+        source: A name of :func:`falcon_gnn.datasets.dataset_names`, or a path. A name wins over a file in the working
+            folder that is called the same; ``./cora`` is the file.
+        root: For names: the folder with the raw files; ``data`` by default.
+        split: ``"public"``: the source's own masks, which must be there. ``"full"``: train on every node that is
+            neither validation nor test. ``"random"``: a seeded split. None: the source's own masks, if any.
+        split_index: Which one, where the source holds several splits; None means the masks it marks as its own,
+            else split 0.
+        split_shares: For ``"random"``: shares of the labelled nodes for training, validation and test.
+        seed: For ``"random"``.
+        threshold: For image sets: the cosine above which two images are linked.
+        num_nodes: For an edge list without node table: N.
+        nodes: For an edge list: the path of its node table.
+
+    Raises:
+        GraphError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
+
+    Example:
+        >>> graph = load_graph("digits")
+        >>> graph.num_nodes, graph.num_edges, int(graph.train_mask.sum())
+        (1797, 38540, 1078)
+    """
+    options = SplitOptions(split, split_shares, seed)
+    told = _FileOptions(split_index, threshold, num_nodes, None if nodes is None else Path(nodes))
+    if isinstance(source, str) and source.lower() in dataset_names():
+        _refuse(told, ("num_nodes", "nodes", "split_index"), f"the data set {source.lower()}")
+        graph = load_named(source.lower(), Path(DEFAULT_ROOT if root is None else root), threshold)
+    else:
+        graph = _load_path(_existing(source), told)
+    return apply_split(graph, options)
+
+
+def detect_format(path: Path) -> Format:
+    """Return how a graph is stored at a path that exists, by its name, else by its content.
+
+    Raises:
+        GraphError: If it is none of the supported formats.
+    """
+    if path.is_dir():
+        return _folder_format(path)
+    for suffix, name in _SUFFIXES.items():
+        if path.name.lower().endswith(suffix):
+            return name
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.namelist()
+        return "pt" if any(entry.endswith("data.pkl") for entry in entries) else "npz"
+    msg = f"{path} is in none of the supported formats: {_FORMATS}."
+    raise GraphError(msg)
+
+
+def _folder_format(path: Path) -> Format:
+    if (path / "edge_index.npy").exists() or (path / "edges.npy").exists():
+        return "npy folder"
+    if tables_in(path) is not None:
+        return "tables folder"
+    if path.suffix == ".parquet":
+        return "tables"
+    msg = f"{path} holds no graph: it has neither edge_index.npy nor edges.parquet, edges.csv or edges.csv.gz."
+    raise GraphError(msg)
+
+
+def _load_path(path: Path, told: _FileOptions) -> Graph:
+    kind = detect_format(path)
+    if kind == "npz":
+        return _load_archive(path, told)
+    _refuse(told, ("threshold",), f"{path}, which has edges")
+    if kind == "tables":
+        return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index)
+    if kind == "tables folder":
+        files = tables_in(path)
+        assert files is not None
+        nodes = files.nodes if told.nodes is None else told.nodes
+        return read_tables(TableFiles(files.edges, nodes, told.num_nodes), split_index=told.split_index)
+    _refuse(told, ("num_nodes", "nodes"), str(path))
+    if kind == "npy folder":
+        return read_folder(path, split_index=told.split_index)
+    from falcon_gnn.interop.pyg_files import read_pt
+
+    return read_pt(path, split_index=told.split_index)
+
+
+def _load_archive(path: Path, told: _FileOptions) -> Graph:
+    _refuse(told, ("num_nodes", "nodes"), str(path))
+    with reading(path, "an .npz graph", NPZ_FIX):
+        arrays = read_arrays(path)
+        if is_image_archive(list(arrays)):
+            _refuse(told, ("split_index",), "an image archive")
+            return image_graph(arrays, told.threshold)
+        _refuse(told, ("threshold",), "a file that has edges")
+        return graph_from_arrays(arrays, told.split_index)
+
+
+def _existing(source: str | Path) -> Path:
+    path = Path(source)
+    if path.exists():
+        return path
+    if isinstance(source, Path) or len(path.parts) > 1 or path.suffix:
+        msg = f"source must be a known name or an existing path, and {path} does not exist. Formats: {_FORMATS}."
+        raise GraphError(msg)
+    close = nearest_name(source)
+    hint = f" Did you mean {close!r}?" if close else ""
+    msg = f"source must be an existing path or one of {', '.join(dataset_names())}, got {source!r}.{hint}"
+    raise GraphError(msg)
+
+
+def _refuse(told: _FileOptions, names: tuple[str, ...], source: str) -> None:
+    """Say so when an option was given that the source has no use for."""
+    for name in names:
+        if getattr(told, name) is not None:
+            msg = f"{name} has no meaning for {source}, got {getattr(told, name)!r}. Leave it out."
+            raise GraphError(msg)

@@ -1,0 +1,113 @@
+"""The three kinds of split: the source's own, everything that is not held out, and a seeded random one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import MASK_NAMES, BoolArray, Graph
+from falcon_gnn.labels import class_ids, infer_task, labelled_nodes
+
+Split = Literal["public", "full", "random"]
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How the training, validation and test nodes are chosen.
+
+    Attributes:
+        split: ``"public"``: the masks of the source. ``"full"``: train on every node that is neither validation nor
+            test. ``"random"``: draw them. None: the masks of the source if it has any.
+        shares: Shares of the labelled nodes for training, validation and test; they add up to 1 at most.
+        seed: Of the random split.
+    """
+
+    split: Split | None = None
+    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        if self.split is not None and self.split not in get_args(Split):
+            msg = f"split must be one of {', '.join(get_args(Split))} or None, got {self.split!r}."
+            raise GraphError(msg)
+        is_share = len(self.shares) == 3 and all(0 <= share <= 1 for share in self.shares)
+        if not is_share or sum(self.shares) > 1 + 1e-9:
+            msg = f"split_shares must be three shares in [0, 1] that add up to 1 at most, got {self.shares}."
+            raise GraphError(msg)
+
+
+def apply_split(graph: Graph, options: SplitOptions) -> Graph:
+    """Return the graph with the masks that the options ask for.
+
+    Args:
+        graph: The graph with the source's masks, if it has any.
+        options: The choice.
+
+    Raises:
+        GraphError: If the source lacks the masks that the choice stands on.
+    """
+    masks = {name: getattr(graph, name) for name in MASK_NAMES}
+    if options.split == "random":
+        return graph.replace(**random_masks(graph.num_nodes, graph.y, options.shares, options.seed))
+    if options.split == "public" and all(mask is None for mask in masks.values()):
+        msg = "split='public' needs a source with masks, and this one has none. Use split='random'."
+        raise GraphError(msg)
+    if options.split == "full":
+        held_out = [mask for mask in (graph.val_mask, graph.test_mask) if mask is not None]
+        if not held_out:
+            msg = "split='full' needs a val_mask or test_mask, and this source has none. Use split='random'."
+            raise GraphError(msg)
+        return graph.replace(train_mask=~np.logical_or.reduce(held_out))
+    return graph
+
+
+def random_masks(
+    num_nodes: int, y: NDArray[Any] | None, shares: Sequence[float], seed: int
+) -> dict[str, BoolArray | None]:
+    """Return a seeded split of the labelled nodes; with classes, every class has the same shares.
+
+    Args:
+        num_nodes: N.
+        y: Labels, shape ``(N,)`` or ``(N, L)``; unlabelled nodes join no part; None means that all count.
+        shares: Shares of training, validation and test.
+        seed: Of the permutation.
+
+    Returns:
+        A mask of shape ``(N,)`` by name; None where the share is 0.
+
+    Raises:
+        GraphError: If no node is labelled.
+    """
+    order = np.random.default_rng(seed).permutation(num_nodes)
+    if y is not None:
+        task = infer_task(y)
+        order = order[labelled_nodes(y, task)[order]]
+        if task == "classes":
+            order = order[np.argsort(class_ids(y)[order], kind="stable")]
+    if order.size == 0:
+        msg = "split='random' needs at least one labelled node, and y has none."
+        raise GraphError(msg)
+    masks: dict[str, BoolArray | None] = {}
+    unused = 1.0
+    for name, share in zip(MASK_NAMES, shares, strict=True):
+        chosen = _spread(order.size, min(share / unused, 1.0) if unused > 1e-9 else 0.0)
+        masks[name] = _mask(num_nodes, order[chosen]) if share > 0 else None
+        order = order[~chosen]
+        unused -= share
+    return masks
+
+
+def _spread(length: int, share: float) -> BoolArray:
+    """Choose round(share * length) of ``length`` places, evenly spread, so that each class is cut alike."""
+    marks = np.arange(length + 1) * round(share * length) // max(length, 1)
+    return np.diff(marks) > 0
+
+
+def _mask(num_nodes: int, ids: NDArray[np.int64]) -> BoolArray:
+    mask = np.zeros(num_nodes, np.bool_)
+    mask[ids] = True
+    return mask

@@ -1,0 +1,263 @@
+"""PyTorch Geometric: graphs from and to ``Data``, and the collapse as a transform."""
+
+import copy
+import warnings
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import FalconWarning, GraphError, MissingDependencyError
+from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.interop.pyg_attributes import EDGE_KEYS, attribute_array, count_nodes, pick_masks, sort_keys
+from falcon_gnn.interop.tensors import (
+    features_to_tensor,
+    is_sparse,
+    labels_to_tensor,
+    to_array,
+    to_scipy,
+    to_tensor,
+)
+from falcon_gnn.reduction import CollapseConfig, CollapseResult, collapse
+
+try:
+    import torch
+    from torch_geometric.data import Batch, Data
+    from torch_geometric.data.datapipes import functional_transform
+    from torch_geometric.transforms import BaseTransform
+except ImportError as error:
+    _MESSAGE = (
+        f"torch and torch_geometric are needed here ({error}). Install them with: pip install 'falcon-gnn[train]'"
+    )
+    raise MissingDependencyError(_MESSAGE) from error
+
+
+def from_pyg(data: Data, split_index: int | None = None) -> Graph:
+    """Return the graph of a PyG ``Data``; CPU tensors are viewed, not copied.
+
+    ``edge_weight`` is kept; other edge attributes are left out with a warning. Any other attribute with one row per
+    node becomes a node attribute. Masks of several splits, shape ``(N, S)``, are kept whole as ``train_masks`` etc.
+
+    Args:
+        data: Edges as ``edge_index`` (also an ``EdgeIndex``), ``adj_t`` or ``adj``; ``x`` dense or sparse.
+        split_index: Which split the masks are, where there are several; None means split 0.
+
+    Raises:
+        GraphError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
+            :meth:`falcon_gnn.graph.Graph.from_edges` refuses.
+
+    Example:
+        >>> data = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4)
+        >>> from_pyg(data)
+        Graph(num_nodes=4, num_edges=2, num_features=0)
+    """
+    num_nodes = count_nodes(data)
+    node_keys, unfit_keys = sort_keys(data, num_nodes)
+    if unfit_keys:
+        msg = (
+            f"{', '.join(unfit_keys)} left out: attributes of edges cannot follow a collapse. If one of them is a "
+            "weight, pass it as data.edge_weight."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+    masks, attributes = pick_masks(data, split_index)
+    for key in node_keys:
+        if key not in ("x", "y", *MASK_NAMES):
+            attributes[key] = attribute_array(data[key])
+    x = data.get("x")
+    node_arrays = {
+        "x": x if x is None else to_scipy(x) if is_sparse(x) else to_array(x),
+        "y": None if data.get("y") is None else to_array(data.y),
+        "node_attributes": attributes,
+        **masks,
+    }
+    adjacency = data.get("edge_index", data.get("adj_t", data.get("adj")))
+    if adjacency is not None and is_sparse(adjacency):
+        return Graph.from_scipy(to_scipy(adjacency), warn_one_way="always", **node_arrays)
+    edges = np.zeros((2, 0), np.int64) if adjacency is None else to_array(adjacency)
+    weight = data.get("edge_weight")
+    weight = None if weight is None else to_array(weight)
+    return Graph.from_edges(edges, num_nodes, edge_weight=weight, warn_one_way="always", **node_arrays)
+
+
+def to_pyg(graph: Graph, *, dense_features: bool = False) -> Data:
+    """Return a PyG ``Data`` with copies of everything a graph holds, ready for PyG's layers and losses.
+
+    Features become floats, classes int64, multi-label targets float32. Every edge stands in both directions.
+
+    Args:
+        graph: The graph; strings among the node attributes become lists.
+        dense_features: Turn sparse features into a dense tensor (N·F values) instead of a sparse CSR one.
+
+    Example:
+        >>> to_pyg(Graph.from_edges([[0, 1], [1, 2]], num_nodes=3, y=[0, 1, 0]))
+        Data(edge_index=[2, 4], y=[3], num_nodes=3)
+    """
+    data = Data(edge_index=torch.from_numpy(graph.edge_index))
+    if graph.x is not None:
+        data.x = features_to_tensor(graph.x, dense_features)
+    if graph.edge_weight is not None:
+        data.edge_weight = to_tensor(graph.edge_weight)
+    if graph.y is not None:
+        data.y = labels_to_tensor(graph.y)
+    for name in MASK_NAMES:
+        if getattr(graph, name) is not None:
+            data[name] = to_tensor(getattr(graph, name))
+    for name, value in graph.node_attributes.items():
+        data[name] = value.tolist() if value.dtype.kind in "OUS" else to_tensor(value)
+    data.num_nodes = graph.num_nodes
+    return data
+
+
+@functional_transform("falcon_collapse")
+class FalconCollapse(BaseTransform):  # type: ignore[misc]
+    """Collapses a ``Data`` to a node budget (functional name: ``falcon_collapse``).
+
+    The result has the survivors' rows of every node-level attribute, whatever their dtype and device, the edges of the
+    reduced graph, and the map: ``falcon_kept`` (input id of each survivor) and ``falcon_assignment`` (survivor of each
+    input node, -1 where there is none). A second collapse composes both. The input is never changed.
+    Under ``scope="train"`` the result holds training nodes only: evaluate on the input.
+
+    Args:
+        config: The options; or give them as keywords, which override those of ``config``.
+        split_index: Which split, where masks have shape ``(N, S)``; None means split 0.
+        centrality_attr: Node-level attribute of the data with scores to use instead of a computed centrality.
+        clusters_attr: Node-level attribute with clusters to use.
+        protect_attr: Boolean node-level attribute with nodes that must survive, for example ``"train_mask"``.
+        options: Fields of :class:`falcon_gnn.CollapseConfig`.
+
+    Raises:
+        GraphError: If an option is unknown, or an attribute is missing (on call).
+
+    Example:
+        >>> data = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5, score=torch.arange(5.0))
+        >>> FalconCollapse(node_budget=2, centrality_attr="score", num_clusters=1)
+        FalconCollapse(node_budget=2, num_clusters=1, centrality_attr='score')
+    """
+
+    def __init__(
+        self,
+        config: CollapseConfig | None = None,
+        *,
+        split_index: int | None = None,
+        centrality_attr: str | None = None,
+        clusters_attr: str | None = None,
+        protect_attr: str | None = None,
+        **options: Any,
+    ) -> None:
+        known = [field.name for field in fields(CollapseConfig)]
+        unknown = sorted(set(options) - set(known))
+        if unknown or (config is None and "node_budget" not in options):
+            got = ", ".join(options) or "no option"
+            msg = f"FalconCollapse needs node_budget and takes {', '.join(known[1:])}; got {got}."
+            raise GraphError(msg)
+        self.config = CollapseConfig(**options) if config is None else replace(config, **options)
+        self.split_index = split_index
+        self.attributes = {"centrality": centrality_attr, "clusters": clusters_attr, "protect": protect_attr}
+
+    def forward(self, data: Data) -> Data:
+        """Return the collapsed data.
+
+        Args:
+            data: A homogeneous ``Data``.
+
+        Raises:
+            GraphError: As :func:`from_pyg` and :func:`falcon_gnn.collapse`.
+        """
+        graph = from_pyg(data, self.split_index)
+        given: dict[str, Any] = {
+            name: self._given(data, key) for name, key in self.attributes.items() if key is not None
+        }
+        return _collapsed_data(data, graph, collapse(graph, self.config, **given), self.split_index or 0)
+
+    def _given(self, data: Data, key: str) -> NDArray[Any]:
+        if data.get(key) is None:
+            msg = (
+                f"data must have the attribute {key!r} that this FalconCollapse uses; it has {', '.join(data.keys())}."
+            )
+            raise GraphError(msg)
+        return to_array(data[key])
+
+    def __repr__(self) -> str:
+        """Show the arguments that differ from the defaults."""
+        shown = {
+            field.name: getattr(self.config, field.name)
+            for field in fields(self.config)
+            if field.default is MISSING or getattr(self.config, field.name) != field.default
+        }
+        shown |= {f"{name}_attr": key for name, key in self.attributes.items() if key is not None}
+        if self.split_index is not None:
+            shown["split_index"] = self.split_index
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _falcon_collapse(self: Data, *args: Any, **kwargs: Any) -> Data:
+    """Return this data collapsed; the arguments are those of :class:`FalconCollapse`."""
+    return FalconCollapse(*args, **kwargs)(self)
+
+
+Data.falcon_collapse = _falcon_collapse
+
+
+def _collapsed_data(data: Data, graph: Graph, result: CollapseResult, split: int) -> Data:
+    """Return the survivors' attributes under the edges of the reduced graph."""
+    node_keys, unfit_keys = sort_keys(data, graph.num_nodes)
+    out = Data.from_dict(data.to_dict()) if isinstance(data, Batch) else copy.copy(data)
+    for key in {*unfit_keys, *EDGE_KEYS, "ptr"} & set(out.keys()):
+        del out[key]
+    kept = torch.from_numpy(result.kept.copy())
+    for key in node_keys:
+        out[key] = _rows(data[key], kept)
+    if result.config.merge == "mean":
+        _set_means(out, result.graph, split)
+    for key in MASK_NAMES:
+        if key in out and not bool(out[key].any()):
+            del out[key]
+    device = _device(data)
+    out.edge_index = torch.from_numpy(result.graph.edge_index).to(device)
+    if result.graph.edge_weight is not None:
+        out.edge_weight = to_tensor(result.graph.edge_weight).to(device)
+    out.num_nodes = result.graph.num_nodes
+    assignment = result.assignment
+    if data.get("falcon_assignment") is not None:
+        assignment = _composed(to_array(data.falcon_assignment), assignment)
+    out.falcon_assignment = torch.from_numpy(assignment.copy()).to(device)
+    if data.get("falcon_kept") is None:
+        out.falcon_kept = kept.to(device)
+    return out
+
+
+def _set_means(out: Data, reduced: Graph, split: int) -> None:
+    """Write what ``merge="mean"`` computed over the survivors' own rows, in the dtype the data had."""
+    if reduced.x is not None:
+        mean = features_to_tensor(reduced.x, dense=not is_sparse(out.x))
+        out.x = mean.to(out.x.dtype if out.x.is_floating_point() else mean.dtype).to(out.x.device)
+    if reduced.y is not None:
+        target = to_tensor(reduced.y)
+        keeps_dtype = out.y.is_floating_point() or not target.is_floating_point()
+        out.y = target.to(out.y.dtype if keeps_dtype else target.dtype).to(out.y.device).reshape(out.y.shape)
+    if reduced.train_mask is not None:
+        mask = to_tensor(reduced.train_mask).to(out.train_mask.device)
+        if out.train_mask.dim() == 2:
+            out.train_mask[:, split if out.train_mask.shape[1] > 1 else 0] = mask
+        else:
+            out.train_mask = mask
+
+
+def _composed(first: NDArray[Any], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where nodes end that two collapses move one after the other."""
+    return np.where(first >= 0, second[np.maximum(first, 0)], -1)
+
+
+def _rows(value: Any, kept: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if is_sparse(value):
+            return value.to_sparse().index_select(0, kept.to(value.device)).to_sparse(layout=value.layout)
+        return value[kept.to(value.device)]
+    if isinstance(value, np.ndarray) or hasattr(value, "sparse_sizes"):
+        return value[kept.numpy() if isinstance(value, np.ndarray) else kept]
+    return [value[i] for i in kept.tolist()]
+
+
+def _device(data: Data) -> Any:
+    return next((value.device for value in data.to_dict().values() if isinstance(value, torch.Tensor)), "cpu")

@@ -1,0 +1,79 @@
+"""Torch tensors as arrays, without copying where they can be viewed, and arrays as tensors that may be written to."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.errors import require
+from falcon_gnn.labels import infer_task
+
+_TORCH_KINDS = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
+
+
+def to_array(value: Any) -> NDArray[Any]:
+    """Return a dense tensor, an array or a sequence as an array; CPU tensors are viewed, others copied.
+
+    Args:
+        value: A tensor on any device (bfloat16 becomes float32), an array, or a list.
+    """
+    torch = require("torch", "train")
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    plain = value.as_tensor() if hasattr(value, "as_tensor") else value
+    plain = plain.detach().cpu()
+    array: NDArray[Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return array
+
+
+def is_sparse(value: Any) -> bool:
+    """Tell sparse matrices of torch (any layout) and of torch_sparse."""
+    torch = require("torch", "train")
+    if isinstance(value, torch.Tensor):
+        return bool(value.layout != torch.strided)
+    return hasattr(value, "coo") and hasattr(value, "sparse_sizes")
+
+
+def to_scipy(matrix: Any) -> Any:
+    """Return a sparse matrix of torch or torch_sparse as ``scipy.sparse.csr_array``; no values mean ones."""
+    from scipy.sparse import csr_array
+
+    if hasattr(matrix, "sparse_sizes"):
+        row, column, value = matrix.coo()
+        shape = tuple(matrix.sparse_sizes())
+    else:
+        coalesced = matrix.detach().to_sparse_coo().coalesce()
+        row, column = coalesced.indices()
+        value = coalesced.values()
+        shape = tuple(matrix.shape)
+    data = np.ones(len(row), np.float32) if value is None else to_array(value)
+    # scikit-learn takes 32-bit indices only.
+    id_dtype = np.int32 if max(len(data), *shape) < 2**31 else np.int64
+    ids = (to_array(row).astype(id_dtype), to_array(column).astype(id_dtype))
+    return csr_array((data, ids), shape=shape)
+
+
+def to_tensor(array: NDArray[Any]) -> Any:
+    """Return a copy of an array as a tensor; integers that torch lacks become int64."""
+    torch = require("torch", "train")
+    fitting = array if array.dtype.name in _TORCH_KINDS else array.astype(np.int64)
+    return torch.from_numpy(np.array(fitting))
+
+
+def features_to_tensor(x: Any, dense: bool) -> Any:
+    """Return features as a floating-point tensor, sparse CSR for a SciPy matrix unless ``dense``."""
+    torch = require("torch", "train")
+    if isinstance(x, np.ndarray):
+        return to_tensor(x if x.dtype.kind == "f" else x.astype(np.float32))
+    if dense:
+        return to_tensor(x.toarray().astype(x.dtype if x.dtype.kind == "f" else np.float32))
+    values = to_tensor(x.data if x.data.dtype.kind == "f" else x.data.astype(np.float32))
+    row_starts, columns = (to_tensor(ids.astype(np.int64)) for ids in (x.indptr, x.indices))
+    return torch.sparse_csr_tensor(row_starts, columns, values, size=x.shape)
+
+
+def labels_to_tensor(y: NDArray[Any]) -> Any:
+    """Return labels as losses take them: classes int64, multi-label float32, other floats as they are."""
+    if y.dtype.kind == "f":
+        return to_tensor(y)
+    return to_tensor(y.astype(np.int64 if infer_task(y) == "classes" else np.float32))

@@ -1,0 +1,197 @@
+"""The .npz layout: what is written comes back, and what cannot be read says why."""
+
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from falcon_gnn.datasets import read_npz, write_npz
+from falcon_gnn.datasets.layout import graph_from_arrays, graph_to_arrays
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.graph import Graph
+
+
+def test_a_written_graph_comes_back_whole(tmp_path, rich_graph, assert_same):
+    write_npz(rich_graph, tmp_path / "graph.npz")
+    assert_same(read_npz(tmp_path / "graph.npz"), rich_graph)
+
+
+def test_the_written_file_needs_no_pickle_and_numpy_reads_it(tmp_path, rich_graph):
+    write_npz(rich_graph, tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz", allow_pickle=False) as archive:
+        assert archive["edges"].tolist() == [[0, 1], [0, 3], [1, 2]]
+        assert archive["num_nodes"] == 5
+        assert archive["train_masks"].shape == (2, 5)
+
+
+def test_the_same_graph_gives_the_same_bytes(tmp_path, rich_graph):
+    for name in ("a.npz", "b.npz"):
+        write_npz(rich_graph, tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
+def test_arrays_describe_the_graph_they_came_from(edges):
+    graph = Graph.from_edges(np.array(edges, int).reshape(-1, 2).T, 7, warn_one_way="never")
+    again = graph_from_arrays(graph_to_arrays(graph))
+    assert again.edge_index.tolist() == graph.edge_index.tolist()
+    assert again.num_nodes == 7
+
+
+def test_sparse_features_of_other_values_than_one_keep_them_and_ones_are_not_stored(rich_graph):
+    assert "x_data" in graph_to_arrays(rich_graph)
+    ones = rich_graph.x.copy()
+    ones.data[:] = 1
+    assert "x_data" not in graph_to_arrays(rich_graph.replace(x=ones))
+
+
+def test_isolated_trailing_nodes_survive(tmp_path):
+    write_npz(Graph.from_edges([[0], [1]], 9), tmp_path / "graph.npz")
+    assert read_npz(tmp_path / "graph.npz").num_nodes == 9
+
+
+def test_a_graph_without_any_edge_survives(tmp_path):
+    write_npz(Graph.from_edges(np.zeros((2, 0), int), 3), tmp_path / "graph.npz")
+    assert read_npz(tmp_path / "graph.npz").num_edges == 0
+
+
+@pytest.mark.parametrize("split_index", [0, 1])
+@pytest.mark.parametrize("by_row", [True, False])
+def test_masks_of_several_splits_are_picked_by_index_in_either_orientation(split_index, by_row):
+    masks = np.array([[1, 0], [0, 1], [1, 1]], bool)
+    arrays = {"num_nodes": np.array(3), "edges": np.array([[0, 1]]), "train_masks": masks.T if by_row else masks}
+    graph = graph_from_arrays(arrays, split_index)
+    assert graph.train_mask.tolist() == masks[:, split_index].tolist()
+    assert graph.node_attributes["train_masks"].tolist() == masks.tolist()
+
+
+def test_a_split_that_is_not_there_is_refused():
+    arrays = {"num_nodes": np.array(3), "edges": np.array([[0, 1]]), "train_masks": np.ones((2, 3), bool)}
+    with pytest.raises(GraphError, match=r"split_index must be in \[0, 2\), got 2"):
+        graph_from_arrays(arrays, 2)
+
+
+def test_stored_self_loops_are_counted_as_removed():
+    arrays = {"num_nodes": np.array(3), "edges": np.array([[0, 1], [2, 2]]), "self_loops": np.array([0, 1])}
+    assert graph_from_arrays(arrays).cleaning.num_self_loops == 3
+
+
+def test_an_array_that_is_not_per_node_is_left_out_aloud():
+    arrays = {"num_nodes": np.array(3), "edges": np.array([[0, 1]]), "title": np.array("x")}
+    with pytest.warns(FalconWarning, match="title was left out"):
+        assert not graph_from_arrays(arrays).node_attributes
+
+
+def test_missing_edges_and_missing_size_are_named():
+    with pytest.raises(GraphError, match=r"edges .* is missing; found num_nodes"):
+        graph_from_arrays({"num_nodes": np.array(3)})
+    with pytest.raises(GraphError, match="num_nodes is missing"):
+        graph_from_arrays({"edges": np.array([[0, 1]])})
+
+
+def test_edges_listed_as_rows_of_two_are_told_apart():
+    with pytest.raises(GraphError, match=r"edges must have shape \(E, 2\), got \(2, 3\)"):
+        graph_from_arrays({"num_nodes": np.array(3), "edges": np.zeros((2, 3), int)})
+
+
+def test_broken_sparse_features_do_not_reach_scipy():
+    arrays = {
+        "num_nodes": np.array(2),
+        "edges": np.array([[0, 1]]),
+        "x_indptr": np.array([0, 1, 2]),
+        "x_indices": np.array([0, 9]),
+        "x_shape": np.array([2, 3]),
+    }
+    with pytest.raises(ValueError, match="indices"):
+        graph_from_arrays(arrays)
+
+
+def test_a_truncated_file_is_named(tmp_path, rich_graph):
+    path = tmp_path / "graph.npz"
+    write_npz(rich_graph, path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(GraphError, match=r"graph\.npz cannot be read as an \.npz graph"):
+        read_npz(path)
+
+
+def test_damaged_content_is_named(tmp_path, rich_graph):
+    path = tmp_path / "graph.npz"
+    write_npz(rich_graph, path)
+    content = bytearray(path.read_bytes())
+    content[60:70] = bytes(10)
+    path.write_bytes(content)
+    with pytest.raises(GraphError, match=r"graph\.npz cannot be read"):
+        read_npz(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(GraphError, match=r"none\.npz does not exist"):
+        read_npz(tmp_path / "none.npz")
+
+
+class _Bomb:
+    def __reduce__(self):
+        return (open, ("exploded", "w"))
+
+
+def test_pickled_objects_are_refused_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("bad.npz", num_nodes=3, edges=np.array([[0, 1]]), y=np.array([_Bomb()] * 3, object))
+    with pytest.raises(GraphError, match=r"bad\.npz cannot be read"):
+        read_npz("bad.npz")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_objects_are_not_written(tmp_path):
+    graph = Graph.from_edges([[0], [1]], 2, node_attributes={"tag": np.array([{}, None], object)})
+    with pytest.raises(GraphError, match=r"node_attributes\['tag'\] holds Python objects"):
+        write_npz(graph, tmp_path / "graph.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_of_the_layout_is_not_written_as_attribute(tmp_path):
+    graph = Graph.from_edges([[0], [1]], 2, node_attributes={"edges": np.arange(2)})
+    with pytest.raises(GraphError, match="must not be named edges"):
+        write_npz(graph, tmp_path / "graph.npz")
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, rich_graph, monkeypatch, assert_same):
+    path = tmp_path / "graph.npz"
+    write_npz(rich_graph, path)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np.lib.format, "write_array", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_npz(Graph.from_edges([[0], [1]], 2), path)
+    assert [file.name for file in tmp_path.iterdir()] == ["graph.npz"]
+    assert_same(read_npz(path), rich_graph)
+
+
+def test_a_name_that_numpy_would_change_is_refused(tmp_path, rich_graph):
+    with pytest.raises(GraphError, match=r"path must end in \.npz"):
+        write_npz(rich_graph, tmp_path / "graph")
+
+
+def test_ppi_has_its_published_sizes_and_its_self_loops_counted(shared_dataset):
+    graph = read_npz(shared_dataset("ppi"))
+    assert (graph.num_nodes, graph.num_edges, graph.cleaning.num_self_loops) == (56_944, 793_632, 25_084)
+    assert [int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask)] == [44_906, 6_514, 5_524]
+    assert len(np.unique(graph.node_attributes["graph_id"])) == 24
+
+
+def test_ten_splits_of_a_real_file_are_each_at_hand(shared_dataset):
+    path = shared_dataset("het_chameleon_filtered")
+    first, last = read_npz(path), read_npz(path, split_index=9)
+    assert not np.array_equal(first.train_mask, last.train_mask)
+    assert first.node_attributes["train_masks"].shape == (890, 10)
+
+
+def test_an_archive_of_something_else_says_what_it_holds(tmp_path):
+    with zipfile.ZipFile(tmp_path / "notes.npz", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(GraphError, match=r"notes\.npz"):
+        read_npz(tmp_path / "notes.npz")

@@ -1,0 +1,112 @@
+"""The one door: names, paths, formats by name and by content, options that do not fit."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from falcon_gnn.datasets import load_graph, write_folder, write_npz
+from falcon_gnn.datasets.load import detect_format
+from falcon_gnn.errors import GraphError
+
+
+@pytest.fixture
+def archive(tmp_path, rich_graph):
+    write_npz(rich_graph, tmp_path / "graph.npz")
+    return tmp_path / "graph.npz"
+
+
+def test_a_path_to_an_archive_is_read(archive, rich_graph, assert_same):
+    assert_same(load_graph(archive), rich_graph)
+    assert_same(load_graph(str(archive)), rich_graph)
+
+
+def test_a_folder_of_arrays_is_read(tmp_path, rich_graph, assert_same):
+    write_folder(rich_graph, tmp_path / "graph")
+    assert_same(load_graph(tmp_path / "graph"), rich_graph)
+
+
+def test_a_split_index_picks_from_the_splits_of_the_file(archive):
+    assert load_graph(archive).train_mask.tolist() == [False, True, True, False, False]
+    assert load_graph(archive, split_index=0).train_mask.tolist() == [True, False, True, False, False]
+
+
+def test_a_random_split_replaces_the_files_masks(archive):
+    graph = load_graph(archive, split="random", split_shares=(0.5, 0.25, 0.25), seed=1)
+    assert [int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask)] == [2, 1, 1]
+    assert not graph.train_mask[2]  # unlabelled
+
+
+def test_content_decides_where_the_name_does_not(archive, rich_graph, assert_same):
+    renamed = archive.rename(archive.with_suffix(".backup"))
+    assert detect_format(renamed) == "npz"
+    assert_same(load_graph(renamed), rich_graph)
+
+
+def test_an_unknown_format_lists_the_known_ones(tmp_path):
+    (tmp_path / "graph.xlsx").write_text("?")
+    with pytest.raises(GraphError, match=r"none of the supported formats: \.npz, \.pt"):
+        load_graph(tmp_path / "graph.xlsx")
+
+
+def test_a_folder_without_a_graph_says_what_it_looked_for(tmp_path):
+    with pytest.raises(GraphError, match=r"neither edge_index\.npy nor edges\.parquet"):
+        load_graph(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "close"), [("coar", "cora"), ("pubmde", "pubmed"), ("ogbn-arxive", "ogbn-arxiv")])
+def test_a_misspelt_name_gets_the_nearest_one(name, close):
+    with pytest.raises(GraphError, match=f"Did you mean '{close}'"):
+        load_graph(name)
+
+
+def test_a_name_like_none_gets_the_list():
+    with pytest.raises(GraphError, match=r"one of digits, cora.* got 'zzzzz'\.$"):
+        load_graph("zzzzz")
+
+
+def test_a_missing_path_is_not_taken_for_a_name(tmp_path):
+    with pytest.raises(GraphError, match=r"none\.npz does not exist"):
+        load_graph(tmp_path / "none.npz")
+
+
+def test_names_are_known_in_any_case():
+    assert load_graph("Digits").num_nodes == 1797
+
+
+@pytest.mark.parametrize("option", [{"threshold": 0.5}, {"num_nodes": 5}, {"nodes": "nodes.csv"}])
+def test_options_without_meaning_for_the_source_are_refused(archive, option):
+    with pytest.raises(GraphError, match=f"{next(iter(option))} has no meaning for"):
+        load_graph(archive, **option)
+
+
+def test_a_name_takes_no_options_of_files():
+    with pytest.raises(GraphError, match="num_nodes has no meaning for the data set digits"):
+        load_graph("digits", num_nodes=5)
+
+
+def test_a_pt_file_is_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
+    torch.save(data, tmp_path / "graph.pt")
+    assert load_graph(tmp_path / "graph.pt").num_nodes == 3
+    renamed = (tmp_path / "graph.pt").rename(tmp_path / "graph.bin")
+    assert load_graph(renamed).num_nodes == 3
+
+
+def test_reading_files_imports_neither_torch_nor_scikit_learn(archive):
+    code = (
+        "import sys; from falcon_gnn.datasets import load_graph; "
+        f"load_graph({str(archive)!r}); "
+        "print(sorted({'torch', 'sklearn', 'pandas', 'networkx', 'pyarrow'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_inputs_keep_their_bytes(archive):
+    before = archive.read_bytes()
+    graph = load_graph(archive, split="random")
+    assert not graph.x.data.flags.writeable or np.array_equal(load_graph(archive).x.data, graph.x.data)
+    assert archive.read_bytes() == before

@@ -1,0 +1,192 @@
+"""The collapse as a PyG transform."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.transforms import Compose, NormalizeFeatures, ToSparseTensor
+
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.interop.pyg import FalconCollapse, from_pyg
+from falcon_gnn.reduction import CollapseConfig, collapse
+
+
+def _data(num_nodes=30, num_edges=60, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    pairs = np.unique(np.sort(rng.integers(0, num_nodes, (4 * num_edges, 2)), axis=1), axis=0)
+    pairs = rng.permutation(pairs[pairs[:, 0] < pairs[:, 1]])[: num_edges // 2]
+    edge_index = torch.from_numpy(np.concatenate([pairs, pairs[:, ::-1]]).T.copy())
+    node_id = torch.arange(num_nodes)
+    train_mask = node_id % 3 < 2
+    return Data(
+        x=torch.stack([node_id.float(), torch.ones(num_nodes)], dim=1),
+        edge_index=edge_index,
+        y=node_id % 4,
+        train_mask=train_mask,
+        val_mask=~train_mask,
+        node_id=node_id,
+        name=[f"n{i}" for i in range(num_nodes)],
+        title="a graph",
+        **more,
+    )
+
+
+def _assert_aligned(out, data):
+    kept = out.falcon_kept
+    assert out.num_nodes == len(kept)
+    for key in ("x", "y", "node_id", "train_mask"):
+        assert torch.equal(out[key], data[key][kept]), key
+    assert out.name == [f"n{i}" for i in kept.tolist()]
+    assert out.title == "a graph"
+
+
+def _assert_unchanged(data, before):
+    assert data.keys() == before.keys()
+    for key in before.keys():  # noqa: SIM118
+        same = torch.equal if isinstance(data[key], torch.Tensor) else lambda a, b: a == b
+        assert same(data[key], before[key]), key
+
+
+@pytest.mark.parametrize("scope", ["train", "full"])
+@pytest.mark.parametrize("num_nodes", [30, 60])  # 60: as many entries in edge_index as nodes
+def test_every_node_level_attribute_follows_the_survivors(scope, num_nodes):
+    data = _data(num_nodes, 60)
+    before = copy.deepcopy(data)
+    out = FalconCollapse(node_budget=0.5, scope=scope, num_clusters=3)(data)
+    _assert_aligned(out, data)
+    _assert_unchanged(data, before)
+    assert out.validate()
+
+
+def test_the_result_is_that_of_collapse():
+    data = _data()
+    config = CollapseConfig(node_budget=8, scope="full", num_clusters=2, centrality="degree")
+    result = collapse(from_pyg(data), config)
+    out = FalconCollapse(config)(data)
+    assert out.edge_index.tolist() == result.graph.edge_index.tolist()
+    assert out.falcon_assignment.tolist() == result.assignment.tolist()
+    assert out.falcon_kept.tolist() == result.kept.tolist()
+
+
+def test_the_training_scope_leaves_training_nodes_only():
+    data = _data()
+    out = data.falcon_collapse(node_budget=0.5, num_clusters=3)
+    assert data.train_mask[out.falcon_kept].all()
+    assert out.train_mask.all()
+    assert "val_mask" not in out
+
+
+def test_it_composes_with_other_transforms():
+    out = Compose([NormalizeFeatures(), FalconCollapse(node_budget=8, num_clusters=3, scope="full"), ToSparseTensor()])(
+        _data()
+    )
+    assert out.x.shape == (8, 2)
+    assert out.adj_t.shape == (8, 8)
+
+
+def test_two_collapses_compose_their_maps():
+    data = _data()
+    out = Compose(
+        [
+            FalconCollapse(node_budget=15, num_clusters=3, scope="full"),
+            FalconCollapse(node_budget=6, num_clusters=3, scope="full"),
+        ]
+    )(data)
+    _assert_aligned(out, data)
+    assert out.falcon_assignment.shape == (30,)
+    assert out.falcon_assignment[out.falcon_kept].tolist() == list(range(6))
+
+
+def test_its_arguments_are_shown_and_survive_pickling():
+    transform = FalconCollapse(node_budget=0.34, centrality="PR", gamma=0.4, protect_attr="val_mask")
+    text = "FalconCollapse(node_budget=0.34, centrality='pagerank', gamma=0.4, protect_attr='val_mask')"
+    assert repr(transform) == text
+    assert repr(pickle.loads(pickle.dumps(transform))) == text
+
+
+class _OneGraph(InMemoryDataset):
+    def __init__(self, root, **options):
+        super().__init__(root, **options)
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self):
+        return ["data.pt"]
+
+    def process(self):
+        self.save([self.pre_transform(_data())], self.processed_paths[0])
+
+
+@pytest.mark.filterwarnings("ignore:The `pre_transform`")
+def test_it_works_as_pre_transform_and_is_read_again_from_the_cache(tmp_path):
+    transform = FalconCollapse(node_budget=8, num_clusters=3, scope="full")
+    for _ in range(2):
+        data = _OneGraph(tmp_path, pre_transform=transform)[0]
+        _assert_aligned(data, _data())
+
+
+def test_scores_clusters_and_protected_nodes_come_from_the_data():
+    data = _data(score=torch.arange(30.0), group=torch.zeros(30, dtype=torch.long))
+    options = {"centrality_attr": "score", "clusters_attr": "group"}
+    assert FalconCollapse(node_budget=5, scope="full", **options)(data).falcon_kept.tolist() == list(range(25, 30))
+    keep = FalconCollapse(node_budget=12, scope="full", protect_attr="val_mask", **options)(data).falcon_kept
+    assert set(np.flatnonzero(data.val_mask.numpy())) <= set(keep.tolist())
+
+
+def test_an_attribute_that_is_missing_is_named():
+    with pytest.raises(GraphError, match="data must have the attribute 'score'"):
+        FalconCollapse(node_budget=5, centrality_attr="score")(_data())
+
+
+@pytest.mark.parametrize("options", [{}, {"node_budget": 5, "speed": 9}])
+def test_wrong_options_are_named(options):
+    with pytest.raises(GraphError, match="FalconCollapse needs node_budget and takes centrality"):
+        FalconCollapse(**options)
+
+
+def test_edge_attributes_are_left_out_aloud_and_weights_follow():
+    data = _data()
+    data.edge_weight = torch.ones(data.num_edges)
+    data.edge_attr = torch.ones(data.num_edges, 2)
+    with pytest.warns(FalconWarning, match="edge_attr left out"):
+        out = FalconCollapse(node_budget=10, num_clusters=3, scope="full", edge_weights="sum")(data)
+    assert "edge_attr" not in out
+    assert out.edge_weight.shape == (out.num_edges,)
+
+
+def test_means_are_written_in_the_dtype_of_the_data():
+    data = _data()
+    out = FalconCollapse(node_budget=10, scope="full", merge="mean", num_clusters=1)(data)
+    assert (out.x.dtype, out.y.dtype, out.train_mask.dtype) == (torch.float32, torch.int64, torch.bool)
+    group = out.falcon_assignment == 0
+    assert out.x[0].tolist() == pytest.approx(data.x[group].mean(dim=0).tolist(), rel=1e-5)
+
+
+def test_masks_of_several_splits_stay_whole():
+    data = _data()
+    data.train_mask = torch.stack([data.train_mask, ~data.train_mask], dim=1)
+    del data.val_mask
+    out = FalconCollapse(node_budget=0.5, num_clusters=3, split_index=1)(data)
+    assert out.train_mask.shape == (out.num_nodes, 2)
+    assert out.train_mask[:, 1].all()
+
+
+@pytest.mark.filterwarnings("ignore:.*CSR.*:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_features_stay_sparse(layout):
+    data = _data()
+    dense = data.x
+    data.x = dense.to_sparse(layout=layout)
+    out = FalconCollapse(node_budget=10, num_clusters=3, scope="full")(data)
+    assert out.x.layout == layout
+    assert torch.equal(out.x.to_dense(), dense[out.falcon_kept])
+
+
+def test_a_batch_becomes_one_plain_data():
+    out = FalconCollapse(node_budget=20, num_clusters=3, scope="full")(Batch.from_data_list([_data(), _data(seed=1)]))
+    assert type(out) is Data
+    assert "ptr" not in out
+    assert out.batch.tolist() == (out.falcon_kept >= 30).long().tolist()

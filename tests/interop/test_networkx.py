@@ -1,0 +1,128 @@
+"""NetworkX graphs in and out."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.interop import from_networkx, to_networkx
+
+
+@given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 9))
+def test_a_round_trip_keeps_nodes_and_edges(num_nodes, num_edges, seed):
+    graph = nx.gnm_random_graph(num_nodes, num_edges, seed=seed)
+    again = to_networkx(from_networkx(graph))
+    assert list(again.nodes) == list(graph.nodes)
+    assert nx.utils.graphs_equal(again, graph)
+
+
+def test_attributes_come_along_and_back():
+    graph = nx.path_graph(3)
+    for i in graph:
+        graph.nodes[i].update(x=np.array([i, 1.0]), y=i % 2, train_mask=i == 0, city=f"c{i}")
+    ours = from_networkx(graph)
+    assert ours.x.tolist() == [[0, 1], [1, 1], [2, 1]]
+    assert ours.y.tolist() == [0, 1, 0]
+    assert ours.train_mask.tolist() == [True, False, False]
+    again = to_networkx(ours)
+    assert again.nodes[2]["city"] == "c2"
+    assert again.nodes[2]["x"].tolist() == [2, 1]
+    assert (again.nodes[1]["y"], again.nodes[0]["train_mask"]) == (1, True)
+
+
+def test_names_of_nodes_are_kept_in_order_and_come_back():
+    graph = nx.Graph([("b", "a"), ("a", "c")])
+    ours = from_networkx(graph)
+    assert ours.node_attributes["node_id"].tolist() == ["b", "a", "c"]
+    assert ours.degrees.tolist() == [1, 2, 1]
+    assert nx.utils.graphs_equal(to_networkx(ours), graph)
+
+
+def test_numbers_in_another_order_and_tuples_are_kept_as_they_are():
+    assert from_networkx(nx.Graph([(1, 0)])).node_attributes["node_id"].tolist() == [1, 0]
+    grid = nx.grid_2d_graph(2, 2)
+    assert set(to_networkx(from_networkx(grid)).edges) == set(grid.edges)
+
+
+def test_isolated_nodes_and_an_edgeless_graph_survive():
+    graph = nx.empty_graph(4)
+    assert from_networkx(graph).num_nodes == 4
+    assert to_networkx(from_networkx(graph)).number_of_nodes() == 4
+
+
+def test_weights_follow_their_edges_by_the_name_given():
+    graph = nx.Graph()
+    graph.add_edge("a", "b", capacity=2.0)
+    graph.add_edge("c", "a", capacity=5.0)
+    ours = from_networkx(graph, weight="capacity")
+    assert ours.to_scipy().toarray().tolist() == [[0, 2, 5], [2, 0, 0], [5, 0, 0]]
+    assert to_networkx(ours).edges["a", "c"]["weight"] == 5.0
+    assert not from_networkx(graph).is_weighted
+
+
+def test_parallel_edges_are_folded_and_their_weights_add_up():
+    graph = nx.MultiGraph()
+    graph.add_weighted_edges_from([(0, 1, 1.0), (1, 0, 2.5), (1, 2, 1.0), (2, 2, 1.0)])
+    ours = from_networkx(graph)
+    assert ours.to_scipy()[0, 1] == 3.5
+    assert (ours.num_edges, ours.cleaning.num_duplicates, ours.cleaning.num_self_loops) == (2, 1, 1)
+
+
+def test_a_directed_graph_becomes_undirected():
+    assert from_networkx(nx.DiGraph([(0, 1), (1, 2)])).num_edges == 2
+    with pytest.warns(FalconWarning, match="symmetrised"):
+        assert from_networkx(nx.DiGraph([(0, 1), (1, 0), (1, 2)])).num_edges == 2
+
+
+def test_a_missing_label_is_unlabelled_and_a_missing_mask_is_outside():
+    graph = nx.path_graph(3)
+    graph.nodes[0].update(y=2, test_mask=True)
+    ours = from_networkx(graph)
+    assert ours.y.tolist() == [2, -1, -1]
+    assert ours.test_mask.tolist() == [True, False, False]
+
+
+def test_features_or_weights_on_some_only_are_refused():
+    graph = nx.path_graph(3)
+    graph.nodes[0]["x"] = [1.0]
+    with pytest.raises(GraphError, match=r"node attribute 'x'.* 2 of 3 lack it"):
+        from_networkx(graph)
+    graph = nx.path_graph(3)
+    graph.edges[0, 1]["weight"] = 1.0
+    with pytest.raises(GraphError, match=r"edge attribute 'weight'.* 1 of 2 lack it"):
+        from_networkx(graph)
+
+
+def test_vectors_of_unequal_length_are_refused():
+    graph = nx.path_graph(2)
+    graph.nodes[0]["x"], graph.nodes[1]["x"] = [1.0], [1.0, 2.0]
+    with pytest.raises(GraphError, match="must have the same shape on every node"):
+        from_networkx(graph)
+
+
+def test_another_attribute_on_some_nodes_is_left_out_aloud():
+    graph = nx.path_graph(3)
+    graph.nodes[0]["age"] = 3
+    with pytest.warns(FalconWarning, match="'age'.*It was left out"):
+        assert not from_networkx(graph).node_attributes
+
+
+def test_what_is_no_networkx_graph_is_refused():
+    with pytest.raises(GraphError, match="graph must be a networkx graph, got list"):
+        from_networkx([(0, 1)])
+
+
+def test_the_input_is_not_changed():
+    graph = nx.MultiDiGraph([(0, 1), (1, 0), (1, 1)])
+    before = graph.copy()
+    from_networkx(graph)
+    assert nx.utils.graphs_equal(graph, before)
+
+
+def test_names_that_do_not_tell_nodes_apart_are_refused():
+    graph = Graph.from_edges([[0], [1]], 2, node_attributes={"node_id": np.array([7, 7])})
+    with pytest.raises(GraphError, match="must be distinct"):
+        to_networkx(graph)

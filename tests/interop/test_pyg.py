@@ -1,0 +1,220 @@
+"""PyG Data in and out."""
+
+import copy
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.transforms import ToSparseTensor
+
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.interop import from_pyg, to_pyg
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def _undirected(graph):
+    source, target = graph.edge_index
+    return sorted((int(u), int(v)) for u, v in zip(source, target, strict=True) if u < v)
+
+
+def test_data_becomes_a_graph_with_all_that_is_of_nodes():
+    data = Data(
+        x=torch.rand(4, 3),
+        edge_index=EDGES,
+        edge_weight=torch.tensor([1.0, 1.0, 2.0, 2.0]),
+        y=torch.tensor([0, 1, 1, -1]),
+        train_mask=torch.tensor([True, False, True, False]),
+        age=torch.arange(4),
+        name=["a", "b", "c", "d"],
+        title="a title",
+    )
+    graph = from_pyg(data)
+    assert _undirected(graph) == [(0, 1), (1, 2)]
+    assert graph.edge_weight.tolist() == [1, 1, 2, 2]
+    assert np.array_equal(graph.x, data.x.numpy())
+    assert graph.y.tolist() == [0, 1, 1, -1]
+    assert graph.train_mask.tolist() == [True, False, True, False]
+    assert {name: value.tolist() for name, value in graph.node_attributes.items()} == {
+        "age": [0, 1, 2, 3],
+        "name": ["a", "b", "c", "d"],
+    }
+
+
+def test_tensors_are_viewed_and_not_changed():
+    data = Data(x=torch.rand(4, 3), edge_index=EDGES, y=torch.zeros(4, dtype=torch.long))
+    before = copy.deepcopy(data)
+    graph = from_pyg(data)
+    assert np.shares_memory(graph.x, data.x.numpy())
+    assert all(torch.equal(data[key], before[key]) for key in data.keys())  # noqa: SIM118
+
+
+@pytest.mark.parametrize("num_nodes", [4, 1000])
+def test_isolated_trailing_nodes_are_kept(num_nodes):
+    assert from_pyg(Data(edge_index=EDGES, num_nodes=num_nodes)).num_nodes == num_nodes
+
+
+def test_a_size_that_only_edges_could_tell_is_not_guessed():
+    with pytest.raises(GraphError, match=r"Set data\.num_nodes"):
+        from_pyg(Data(edge_index=EDGES))
+
+
+@pytest.mark.parametrize("key", ["x", "pos", "y", "train_mask"])
+def test_the_size_is_told_by_any_node_level_attribute(key):
+    value = torch.ones(6, dtype=torch.bool) if key == "train_mask" else torch.ones(6, 1)
+    assert from_pyg(Data(edge_index=EDGES, **{key: value})).num_nodes == 6
+
+
+def test_an_edge_index_object_is_read_with_its_size():
+    graph = from_pyg(Data(edge_index=EdgeIndex(EDGES, sparse_size=(7, 7))))
+    assert (graph.num_nodes, _undirected(graph)) == (7, [(0, 1), (1, 2)])
+
+
+@pytest.mark.filterwarnings("ignore:.*CSR.*:UserWarning")
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_sparse_adjacency_is_read(weighted):
+    weight = {"edge_weight": torch.tensor([0.5, 0.5, 2.0, 2.0])} if weighted else {}
+    data = ToSparseTensor(attr="edge_weight")(Data(edge_index=EDGES, num_nodes=5, **weight))
+    assert "edge_index" not in data
+    graph = from_pyg(data)
+    assert (graph.num_nodes, _undirected(graph)) == (5, [(0, 1), (1, 2)])
+    assert graph.is_weighted == weighted
+    if weighted:
+        assert graph.edge_weight.tolist() == [0.5, 0.5, 2.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:.*CSR.*:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_features_stay_sparse_both_ways(layout):
+    x = torch.tensor([[1.0, 0, 0], [0, 0, 2], [0, 0, 0]])
+    graph = from_pyg(Data(x=x.to_sparse(layout=layout), edge_index=EDGES))
+    assert graph.x.nnz == 2
+    assert graph.x.indices.dtype == graph.x.indptr.dtype == np.int32
+    assert np.array_equal(graph.x.toarray(), x.numpy())
+    assert to_pyg(graph).x.layout == torch.sparse_csr
+    assert torch.equal(to_pyg(graph).x.to_dense(), x)
+    assert torch.equal(to_pyg(graph, dense_features=True).x, x)
+
+
+def test_edge_attributes_are_left_out_aloud():
+    data = Data(edge_index=EDGES, edge_attr=torch.rand(4, 2), num_nodes=3)
+    with pytest.warns(FalconWarning, match=r"edge_attr left out.*data\.edge_weight"):
+        assert not from_pyg(data).is_weighted
+
+
+def test_with_as_many_edges_as_nodes_names_tell_which_is_which():
+    data = Data(edge_index=EDGES, edge_kind=torch.arange(4), age=torch.arange(4), num_nodes=4)
+    with pytest.warns(FalconWarning, match="edge_kind left out"):
+        assert list(from_pyg(data).node_attributes) == ["age"]
+
+
+def test_a_one_way_graph_is_symmetrised_aloud():
+    with pytest.warns(FalconWarning, match="symmetrised: 2 edges had no reverse"):
+        graph = from_pyg(Data(edge_index=EDGES[:, [0, 2]], num_nodes=3))
+    assert _undirected(graph) == [(0, 1), (1, 2)]
+
+
+def test_weights_stay_with_their_edges_when_the_graph_is_symmetrised():
+    data = Data(edge_index=torch.tensor([[2, 0], [1, 1]]), edge_weight=torch.tensor([5.0, 7.0]), num_nodes=3)
+    with pytest.warns(FalconWarning, match="symmetrised"):
+        matrix = from_pyg(data).to_scipy().toarray()
+    assert matrix.tolist() == [[0, 7, 0], [7, 0, 5], [0, 5, 0]]
+
+
+@pytest.mark.parametrize("split_index", [None, 0, 1])
+def test_one_of_several_splits_is_used_and_all_are_kept(split_index):
+    masks = torch.tensor([[True, False], [False, True], [True, True]])
+    graph = from_pyg(Data(edge_index=EDGES, train_mask=masks, num_nodes=3), split_index)
+    assert graph.train_mask.tolist() == masks[:, split_index or 0].tolist()
+    assert graph.node_attributes["train_masks"].tolist() == masks.tolist()
+
+
+def test_a_split_that_is_not_there_is_refused():
+    data = Data(edge_index=EDGES, train_mask=torch.ones(3, 2, dtype=torch.bool), num_nodes=3)
+    with pytest.raises(GraphError, match=r"split_index must be in \[0, 2\)"):
+        from_pyg(data, 2)
+
+
+@pytest.mark.parametrize("wrong", [HeteroData(), {"edge_index": EDGES}])
+def test_what_is_not_homogeneous_data_is_refused(wrong):
+    with pytest.raises(GraphError, match=r"data must be a homogeneous torch_geometric\.data\.Data"):
+        from_pyg(wrong)
+
+
+def test_a_batch_is_one_graph():
+    batch = Batch.from_data_list([Data(edge_index=EDGES, num_nodes=3), Data(edge_index=EDGES, num_nodes=4)])
+    graph = from_pyg(batch)
+    assert _undirected(graph) == [(0, 1), (1, 2), (3, 4), (4, 5)]
+    assert graph.node_attributes["batch"].tolist() == [0, 0, 0, 1, 1, 1, 1]
+
+
+def test_bfloat16_and_gradients_are_no_obstacle():
+    x = torch.ones(3, 2, dtype=torch.bfloat16, requires_grad=True)
+    assert from_pyg(Data(x=x, edge_index=EDGES)).x.dtype == np.float32
+
+
+def test_a_graph_becomes_data_that_layers_and_losses_take():
+    graph = Graph.from_edges(
+        [[0, 1], [1, 2]],
+        4,
+        edge_weight=[0.5, 2.0],
+        x=np.eye(4, dtype=np.uint8),
+        y=np.array([0, 1, -1, 1], np.int16),
+        val_mask=np.arange(4) == 2,
+        node_attributes={"name": np.array(list("abcd")), "count": np.arange(4, dtype=np.uint16)},
+    )
+    data = to_pyg(graph)
+    assert data.validate()
+    assert (data.x.dtype, data.y.dtype, data.val_mask.dtype) == (torch.float32, torch.int64, torch.bool)
+    assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert data.edge_weight.tolist() == [0.5, 0.5, 2.0, 2.0]
+    assert data.name == ["a", "b", "c", "d"]
+    assert data["count"].dtype == torch.int64
+    assert data.num_nodes == 4
+
+
+def test_multilabel_targets_are_floats():
+    graph = Graph.from_edges([[0], [1]], 2, y=np.array([[0, 1], [1, 1]], np.uint8))
+    assert to_pyg(graph).y.dtype == torch.float32
+
+
+def test_changing_the_data_does_not_change_the_graph():
+    graph = Graph.from_edges([[0], [1]], 2, x=np.ones((2, 2), np.float32))
+    to_pyg(graph).x[:] = 7
+    assert graph.x.max() == 1
+
+
+def test_a_round_trip_changes_nothing():
+    graph = Graph.from_edges(
+        [[0, 1], [1, 2]],
+        5,
+        edge_weight=np.array([0.5, 2.0], np.float32),
+        x=np.random.default_rng(0).random((5, 2), np.float32),
+        y=np.array([0, 1, 2, 0, -1]),
+        train_mask=np.arange(5) < 2,
+        node_attributes={"age": np.arange(5)},
+    )
+    again = from_pyg(to_pyg(graph))
+    for name in ("indptr", "indices", "edge_weight", "x", "y", "train_mask"):
+        assert np.array_equal(getattr(again, name), getattr(graph, name)), name
+    assert again.node_attributes["age"].tolist() == list(range(5))
+
+
+def test_pygs_own_cora_equals_ours(tmp_path, shared_dataset):
+    from torch_geometric.datasets import Planetoid
+
+    from falcon_gnn.datasets import load_graph
+
+    raw = shared_dataset("cora").parent / "planetoid_raw"
+    if not raw.is_dir():
+        pytest.skip("no planetoid_raw folder beside the data sets")
+    shutil.copytree(raw, tmp_path / "Cora" / "raw")
+    theirs, ours = from_pyg(Planetoid(tmp_path, "Cora")[0]), load_graph("cora", root=tmp_path)
+    assert np.array_equal(theirs.indices, ours.indices)
+    assert np.array_equal(theirs.x, ours.x.toarray())
+    assert np.array_equal(theirs.y, ours.y)
+    assert np.array_equal(theirs.test_mask, ours.test_mask)

@@ -1,0 +1,108 @@
+"""PyG's .pt files are read, and no code in them runs."""
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.interop import read_pt
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def _data(num_nodes=4):
+    return Data(x=torch.ones(num_nodes, 2), edge_index=EDGES, y=torch.zeros(num_nodes, dtype=torch.long))
+
+
+@pytest.mark.parametrize("form", ["data", "dict", "list", "edge index", "cached"])
+def test_every_usual_form_of_one_graph_is_read(tmp_path, form):
+    data = _data()
+    if form == "edge index":
+        data.edge_index = EdgeIndex(EDGES, sparse_size=(4, 4))
+    if form == "cached":
+        data.is_node_attr("x")
+    stored = {"dict": data.to_dict(), "list": [data]}.get(form, data)
+    torch.save(stored, tmp_path / "graph.pt")
+    graph = read_pt(tmp_path / "graph.pt")
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (4, 2, 2)
+
+
+@pytest.mark.parametrize("sizes", [[4], [4, 3, 5]])
+def test_what_a_pyg_dataset_processed_is_read(tmp_path, sizes):
+    InMemoryDataset.save([_data(size) for size in sizes], tmp_path / "data.pt")
+    graph = read_pt(tmp_path / "data.pt")
+    assert graph.num_nodes == sum(sizes)
+    assert graph.num_edges == 2 * len(sizes)
+    if len(sizes) > 1:
+        assert graph.node_attributes["graph_id"].tolist() == np.repeat(range(len(sizes)), sizes).tolist()
+        assert graph.edge_index.max() == 4 + 3 + 2
+
+
+def test_a_split_of_several_is_picked(tmp_path):
+    data = _data()
+    data.train_mask = torch.tensor([[True, False], [False, True], [True, True], [False, False]])
+    torch.save(data, tmp_path / "graph.pt")
+    assert read_pt(tmp_path / "graph.pt", split_index=1).train_mask.tolist() == [False, True, True, False]
+
+
+class _Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_malicious_file_is_refused_and_nothing_runs(tmp_path, legacy):
+    data = _data()
+    data.bomb = _Bomb(str(tmp_path / "exploded"))
+    torch.save(data, tmp_path / "bad.pt", _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(GraphError, match=r"bad\.pt: refused, since it holds more than tensors"):
+        read_pt(tmp_path / "bad.pt")
+    assert not (tmp_path / "exploded").exists()
+
+
+class _Allowed:
+    pass
+
+
+def test_reading_leaves_what_torch_allows_elsewhere_alone(tmp_path):
+    torch.save(_data(), tmp_path / "graph.pt")
+    with torch.serialization.safe_globals([_Allowed]):
+        read_pt(tmp_path / "graph.pt")
+        assert _Allowed in torch.serialization.get_safe_globals()
+
+
+def test_a_class_that_other_code_allowed_is_still_refused(tmp_path):
+    data = _data()
+    data.guest = _Allowed()
+    torch.save(data, tmp_path / "guest.pt")
+    with torch.serialization.safe_globals([_Allowed]), pytest.raises(GraphError, match=r"guest\.pt: refused"):
+        read_pt(tmp_path / "guest.pt")
+
+
+def test_truncated_empty_and_missing_files_are_named(tmp_path):
+    torch.save(_data(), tmp_path / "cut.pt")
+    content = (tmp_path / "cut.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(content[: len(content) // 2])
+    (tmp_path / "empty.pt").write_bytes(b"")
+    for name in ("cut.pt", "empty.pt", "none.pt"):
+        with pytest.raises(GraphError, match=rf"{name}: "):
+            read_pt(tmp_path / name)
+
+
+def test_a_file_without_a_graph_says_what_it_holds(tmp_path):
+    torch.save(torch.ones(3), tmp_path / "weights.pt")
+    with pytest.raises(GraphError, match=r"weights\.pt: holds no graph, but Tensor"):
+        read_pt(tmp_path / "weights.pt")
+
+
+def test_heterogeneous_data_is_refused_as_such(tmp_path):
+    data = HeteroData()
+    data["author"].x = torch.ones(2, 2)
+    torch.save(data, tmp_path / "hetero.pt")
+    with pytest.raises(GraphError, match="homogeneous"):
+        read_pt(tmp_path / "hetero.pt")
