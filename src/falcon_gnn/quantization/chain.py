@@ -1,0 +1,192 @@
+"""A chain of hidden blocks (linear, batch norm, ReLU, dropout) whose training step is planned for memory.
+
+Between the passes a block keeps, per hidden unit, the normalised value at b bits and one bit for ReLU and dropout
+together: 0.39 bytes at 2 bits. The input of the next linear layer is not kept, it is rebuilt from these two. Forward
+and backward run through chunks of rows: one full-precision matrix of hidden size exists at a time, and each chunk of
+it is replaced by the next layer's (forward) or the previous layer's (backward) as soon as it has been used.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from falcon_gnn.quantization.levels import BlockLevel, ChainConfig, InputLevel, Rebuilt
+from falcon_gnn.quantization.rows import (
+    ColumnMoments,
+    Scratch,
+    add_outer_,
+    add_product,
+    multiply,
+    product_dtype,
+    row_chunks,
+)
+
+
+def run_chain(x: Tensor, config: ChainConfig, parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return a chain's training output and the batch statistics of its blocks.
+
+    Args:
+        x: Input, shape ``(rows, in_channels)``.
+        config: What the chain computes and keeps.
+        parameters: Per block weight and bias, followed by γ and β if the blocks normalise; then weight and bias of
+            the head. All blocks have the same number of channels.
+
+    Returns:
+        The output, shape ``(rows, out_channels)``, and the column means and biased variances of every block before
+        normalisation, shape ``(num_blocks, 2, hidden_channels)``; empty without batch norm.
+    """
+    output, statistics = _ChainFunction.apply(x, config, *parameters)  # type: ignore[no-untyped-call]
+    return output, statistics
+
+
+class _ChainFunction(torch.autograd.Function):
+    """The chain as one node of the autograd graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, config: ChainConfig, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        chain = _Chain(config, x, x.shape, parameters, product_dtype(x))
+        with torch.autocast(x.device.type, enabled=False):
+            output, statistics = chain.forward()
+        ctx.config, ctx.shape, ctx.num_parameters, ctx.dtype = config, x.shape, len(parameters), chain.dtype
+        ctx.save_for_backward(x if config.keeps_input else None, *parameters, *chain.saved())
+        ctx.mark_non_differentiable(statistics)
+        return output, statistics
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        x, *tensors = ctx.saved_tensors
+        chain = _Chain(ctx.config, x, ctx.shape, tensors[: ctx.num_parameters], ctx.dtype)
+        chain.restore(iter(tensors[ctx.num_parameters :]))
+        with torch.autocast(gradient.device.type, enabled=False):
+            input_gradient, gradients = chain.backward(gradient, ctx.needs_input_grad[0])
+        return input_gradient, None, *gradients
+
+
+class _Chain:
+    """The levels and linear layers of a chain, and the two passes over them."""
+
+    def __init__(
+        self,
+        config: ChainConfig,
+        x: Tensor | None,
+        shape: Sequence[int],
+        parameters: Sequence[Tensor],
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.config, self.shape, self.dtype = config, shape, dtype
+        per_block = 4 if config.batch_norm else 2
+        num_blocks = (len(parameters) - 2 * config.has_head) // per_block
+        blocks = [parameters[per_block * i : per_block * (i + 1)] for i in range(num_blocks)]
+        self.scratch = Scratch(parameters[0])
+        self.blocks = [
+            BlockLevel(config, (block[2], block[3]) if config.batch_norm else None, self.scratch) for block in blocks
+        ]
+        self.linears = [(block[0], block[1]) for block in blocks]
+        if config.has_head:
+            self.linears.append((parameters[-2], parameters[-1]))
+        self.input = InputLevel(config, x, self.scratch)
+        widest = max(shape[1], *(weight.shape[0] for weight, _ in self.linears))
+        self.chunks = list(row_chunks(shape[0], widest))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Return output and statistics; the levels then hold what the backward pass needs."""
+        hidden: Tensor | None = None
+        statistics = []
+        for depth, (weight, bias) in enumerate(self.linears):
+            moments = self._moments(depth)
+            if hidden is None or depth == len(self.blocks):
+                target = weight.new_empty(self.shape[0], weight.shape[0])
+            else:
+                target = hidden
+            for rows in self.chunks:
+                add_product(bias, self._activate(depth, rows, hidden), weight.t(), target[rows], self.dtype)
+                if moments is not None:
+                    moments.update(target[rows], self.scratch)
+            if moments is not None:
+                statistics.append(torch.stack([moments.mean, moments.variance]))
+                self.blocks[depth].set_moments(moments)
+            hidden = target
+        assert hidden is not None
+        if not self.config.has_head:
+            for rows in self.chunks:
+                hidden[rows] = self.blocks[-1].activate(hidden[rows])
+        return hidden, torch.stack(statistics) if statistics else hidden.new_empty(0)
+
+    def backward(self, gradient: Tensor, needs_input_gradient: bool) -> tuple[Tensor | None, list[Tensor]]:
+        """Return the gradient of the input, if needed, and those of the parameters in their order."""
+        hidden = self._start_backward(gradient)
+        below = gradient.new_empty(*self.shape) if needs_input_gradient else None
+        gradients: list[Tensor] = []
+        for depth in reversed(range(len(self.linears))):
+            weight, bias = self.linears[depth]
+            weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
+            for index, rows in enumerate(self.chunks):
+                upper = self._upper_gradient(depth, index, gradient[rows], hidden)
+                bias_gradient.add_(upper.sum(0))
+                rebuilt = self._rebuild(depth, index)
+                add_outer_(weight_gradient, upper, rebuilt.activation, self.dtype)
+                self._pass_down(depth, upper, rebuilt, hidden if depth else below, rows)
+            block = self.blocks[depth] if depth < len(self.blocks) else None
+            norm_gradients = [block.product_sum, block.gradient_sum] if block and self.config.batch_norm else []
+            gradients = [weight_gradient, bias_gradient, *norm_gradients, *gradients]
+        return below, gradients
+
+    def saved(self) -> list[Tensor]:
+        """Return all that the levels keep, but the input itself."""
+        return [*self.input.saved(), *(tensor for block in self.blocks for tensor in block.saved())]
+
+    def restore(self, tensors: Iterator[Tensor]) -> None:
+        """Take back what :meth:`saved` returned."""
+        dtype = self.linears[0][0].dtype
+        num_rows = [rows.stop - rows.start for rows in self.chunks]
+        self.input.restore(tensors, [(count, self.shape[1]) for count in num_rows], dtype)
+        for block, (weight, _) in zip(self.blocks, self.linears, strict=False):
+            block.restore(tensors, [(count, weight.shape[0]) for count in num_rows], dtype)
+
+    def _moments(self, depth: int) -> ColumnMoments | None:
+        weight = self.linears[depth][0]
+        is_normalized = self.config.batch_norm and depth < len(self.blocks)
+        return ColumnMoments(weight.shape[0], weight) if is_normalized else None
+
+    def _activate(self, depth: int, rows: slice, hidden: Tensor | None) -> Tensor:
+        if depth == 0 or hidden is None:
+            return self.input.activate(rows)
+        return self.blocks[depth - 1].activate(hidden[rows])
+
+    def _rebuild(self, depth: int, index: int) -> Rebuilt:
+        if depth == 0:
+            return self.input.rebuild(index, self.chunks[index])
+        return self.blocks[depth - 1].rebuild(index)
+
+    def _start_backward(self, gradient: Tensor) -> Tensor | None:
+        """Return the matrix for the hidden gradients; without a head it holds those of the last block's γx̂ + β."""
+        if not self.blocks:
+            return None
+        hidden = gradient.new_empty(self.shape[0], self.linears[0][0].shape[0])
+        for block in self.blocks:
+            block.start_backward(hidden)
+        if not self.config.has_head:
+            for index, rows in enumerate(self.chunks):
+                hidden[rows] = gradient[rows]
+                self.blocks[-1].mask_gradient_(hidden[rows], self.blocks[-1].rebuild(index))
+        return hidden
+
+    def _upper_gradient(self, depth: int, index: int, gradient: Tensor, hidden: Tensor | None) -> Tensor:
+        """Return a chunk of the gradient of a linear layer's output; ``gradient`` is the chunk of the chain's."""
+        if depth == len(self.blocks) or hidden is None:
+            return gradient.contiguous()
+        return self.blocks[depth].hidden_gradient(index, hidden[self.chunks[index]])
+
+    def _pass_down(self, depth: int, upper: Tensor, rebuilt: Rebuilt, target: Tensor | None, rows: slice) -> None:
+        """Write the gradient of a linear layer's input, before what the level below multiplied it with."""
+        if target is None:
+            return
+        chunk = multiply(upper, self.linears[depth][0], target[rows], self.dtype)
+        if depth:
+            self.blocks[depth - 1].mask_gradient_(chunk, rebuilt)
+        elif rebuilt.multiplier is not None:
+            chunk.mul_(rebuilt.multiplier)

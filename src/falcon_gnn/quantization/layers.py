@@ -1,0 +1,222 @@
+"""Functions for layers that keep their activations compressed between the forward and the backward pass.
+
+What they return is exact; only what they keep for the gradient is quantised. None of them has a second derivative.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
+from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, quantize
+from falcon_gnn.quantization.rows import (
+    ColumnMoments,
+    Scratch,
+    add_outer_,
+    flatten_codes,
+    multiply,
+    product_dtype,
+    restore_codes,
+    row_chunks,
+)
+
+
+def relu_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, inplace: bool = False) -> Tensor:
+    """Return dropout(relu(x)), keeping one bit per value for the gradient of both.
+
+    Args:
+        x: Floating tensor of any shape.
+        p: Probability of dropping a value, in [0, 1].
+        training: Whether to drop; if not, this is ``torch.relu``.
+        inplace: Overwrite ``x``, which is allowed where the operation before does not keep its output (linear, batch
+            norm).
+
+    Raises:
+        ValueError: If ``p`` lies outside [0, 1].
+    """
+    check_dropout(p, "p")
+    if not training:
+        return functional.relu(x, inplace=inplace)
+    activation: Tensor = _ReluDropout.apply(x, p, inplace)  # type: ignore[no-untyped-call]
+    return activation
+
+
+def compressed_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, bits: int = 2) -> Tensor:
+    """Return ``x @ weight.T + bias``, keeping ``x`` at ``bits`` bits for the gradient of ``weight``.
+
+    Args:
+        x: Input, shape ``(rows, in_channels)``.
+        weight: Shape ``(out_channels, in_channels)``.
+        bias: Shape ``(out_channels,)``, or None.
+        bits: Bits per kept value, 1, 2, 4 or 8.
+
+    Returns:
+        Shape ``(rows, out_channels)``. Its gradients are exact for ``x`` and ``bias`` and unbiased for ``weight``.
+
+    Raises:
+        ValueError: If ``bits`` is not one of the allowed values or ``x`` is not a matrix.
+    """
+    check_bits(bits)
+    if x.dim() != 2:
+        msg = f"x must have shape (rows, in_channels), got {tuple(x.shape)}; flatten the leading dimensions first"
+        raise ValueError(msg)
+    if not torch.is_grad_enabled() or not weight.requires_grad:
+        return functional.linear(x, weight, bias)
+    output: Tensor = _CompressedLinear.apply(x, weight, bias, bits)  # type: ignore[no-untyped-call]
+    return output
+
+
+def compressed_batch_norm(x: Tensor, norm: nn.BatchNorm1d, bits: int = 2, *, inplace: bool = False) -> Tensor:
+    """Return ``norm(x)`` and update its running statistics, keeping the normalised value at ``bits`` bits.
+
+    Args:
+        x: Input, shape ``(rows, channels)``.
+        norm: Affine batch norm with running statistics; in evaluation this is ``norm(x)``.
+        bits: Bits per kept value, 1, 2, 4 or 8.
+        inplace: Overwrite ``x``, which is allowed where the operation before does not keep its output (linear, sparse
+            product).
+
+    Raises:
+        ValueError: If ``bits`` is not one of the allowed values, or ``x`` has one row only in training.
+    """
+    check_bits(bits)
+    output: Tensor
+    if not norm.training:
+        output = norm(x)
+        return output
+    check_rows(x)
+    arguments = x, norm.weight, norm.bias, norm.eps, bits, inplace
+    output, mean, variance = _CompressedBatchNorm.apply(*arguments)  # type: ignore[no-untyped-call]
+    update_running_statistics(norm, mean, variance, x.shape[0])
+    return output
+
+
+def check_dropout(probability: float, name: str) -> None:
+    """Refuse a dropout probability outside [0, 1].
+
+    Raises:
+        ValueError: If it lies outside.
+    """
+    if not 0.0 <= probability <= 1.0:
+        msg = f"{name} must lie in [0, 1], got {probability}; 0 switches dropout off"
+        raise ValueError(msg)
+
+
+def check_rows(x: Tensor) -> None:
+    """Refuse a training batch whose variance is undefined.
+
+    Raises:
+        ValueError: If ``x`` has exactly one row.
+    """
+    if x.shape[0] == 1:
+        msg = f"batch norm in training needs more than one row, got shape {tuple(x.shape)}; enlarge or drop the batch"
+        raise ValueError(msg)
+
+
+@torch.no_grad()
+def update_running_statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, num_rows: int) -> None:
+    """Move a batch norm's running statistics towards those of a batch, as torch's own forward pass does.
+
+    Args:
+        norm: The layer.
+        mean: Column means, shape ``(channels,)``.
+        variance: Biased column variances, shape ``(channels,)``.
+        num_rows: Rows of the batch; with fewer than two nothing changes.
+    """
+    if num_rows < 2 or norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+        return
+    norm.num_batches_tracked.add_(1)
+    momentum = 1.0 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+    norm.running_mean.lerp_(mean, momentum)
+    norm.running_var.lerp_(variance * (num_rows / (num_rows - 1)), momentum)
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, inplace: bool) -> Tensor:
+        activation = x if inplace and x.is_contiguous() else x.clone(memory_format=torch.contiguous_format)
+        ctx.save_for_backward(relu_dropout_(activation, draw_seeds() if p else None, p))
+        ctx.factor = keep_factor(p)
+        if not inplace:
+            return activation
+        ctx.mark_dirty(x)
+        return x if activation is x else x.copy_(activation)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        below = gradient.clone(memory_format=torch.contiguous_format)
+        apply_mask_(below, ctx.saved_tensors[0], ctx.factor)
+        return below, None, None
+
+
+class _CompressedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, bits: int) -> Tensor:
+        ctx.chunks = list(row_chunks(x.shape[0], max(weight.shape)))
+        codes = [quantize(x[rows], bits) for rows in ctx.chunks]
+        ctx.save_for_backward(weight, *flatten_codes(codes))
+        ctx.x_dtype, ctx.bits, ctx.dtype, ctx.has_bias = x.dtype, bits, product_dtype(x), bias is not None
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
+        weight, *kept = ctx.saved_tensors
+        shapes = [(rows.stop - rows.start, weight.shape[1]) for rows in ctx.chunks]
+        codes = restore_codes(kept, shapes, weight.dtype, ctx.bits)
+        weight_gradient, scratch = torch.zeros_like(weight), Scratch(weight)
+        below = None
+        if ctx.needs_input_grad[0]:
+            below = gradient.new_empty(len(gradient), weight.shape[1], dtype=ctx.x_dtype)
+        for rows, chunk in zip(ctx.chunks, codes, strict=True):
+            upper = gradient[rows].to(weight.dtype)
+            add_outer_(weight_gradient, upper, dequantize(chunk, scratch.take("value", chunk.shape)), ctx.dtype)
+            if below is not None:
+                multiply(upper, weight, below[rows], ctx.dtype)
+        bias_gradient = gradient.sum(0, dtype=weight.dtype) if ctx.has_bias else None
+        return below, weight_gradient, bias_gradient, None
+
+
+class _CompressedBatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, bits: int, inplace: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.chunks, ctx.bits = list(row_chunks(*x.shape)), bits
+        moments, scratch = ColumnMoments(x.shape[1], weight), Scratch(weight)
+        for rows in ctx.chunks:
+            moments.update(x[rows].to(weight.dtype), scratch)
+        inverse_std = (moments.variance + eps).rsqrt_()
+        output, codes = (x if inplace else torch.empty_like(x)), []
+        for rows in ctx.chunks:
+            chunk = torch.sub(x[rows], moments.mean, out=scratch.take("centred", x[rows].shape)).mul_(inverse_std)
+            codes.append(quantize(chunk, bits))
+            output[rows] = chunk.mul_(weight).add_(bias)
+        if inplace:
+            ctx.mark_dirty(x)
+        statistics = moments.mean, moments.variance
+        ctx.mark_non_differentiable(*statistics)
+        ctx.save_for_backward(weight, inverse_std, *flatten_codes(codes))
+        return output, *statistics
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        weight, inverse_std, *kept = ctx.saved_tensors
+        shapes = [(rows.stop - rows.start, len(weight)) for rows in ctx.chunks]
+        codes = restore_codes(kept, shapes, weight.dtype, ctx.bits)
+        bias_gradient, weight_gradient = gradient.sum(0, dtype=weight.dtype), torch.zeros_like(weight)
+        scratch = Scratch(weight)
+        for rows, chunk in zip(ctx.chunks, codes, strict=True):
+            value = dequantize(chunk, scratch.take("value", chunk.shape))
+            weight_gradient.add_(value.mul_(gradient[rows]).sum(0))
+        below, num_rows = torch.empty_like(gradient), max(len(gradient), 1)
+        slope, offset = weight_gradient / -num_rows, bias_gradient / num_rows
+        for rows, chunk in zip(ctx.chunks, codes, strict=True):
+            value = dequantize(chunk, scratch.take("value", chunk.shape))
+            below[rows] = value.mul_(slope).add_(gradient[rows]).sub_(offset).mul_(weight * inverse_std)
+        return below, weight_gradient, bias_gradient, None, None, None

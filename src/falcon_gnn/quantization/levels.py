@@ -1,0 +1,188 @@
+"""The levels of a chain, its input and its hidden blocks: what each keeps per chunk of rows, and how it comes back.
+
+With x̂ the normalised value, m the mask of ReLU and dropout and s the dropout scale, a block's output is
+a = m·s·(γx̂ + β). A gradient g of that output becomes m·s·g, and with the means of this and of its product with x̂ over
+all rows, γ/σ · (m·s·g − mean(m·s·g) − x̂ · mean(m·s·g·x̂)) before the normalisation. The decoded x̂ stands for the exact
+one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier, relu_dropout_
+from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, draw_seeds, quantize
+from falcon_gnn.quantization.rows import ColumnMoments, Scratch, flatten_codes, restore_codes
+
+
+@dataclass(frozen=True)
+class ChainConfig:
+    """What a chain computes and keeps.
+
+    Attributes:
+        bits: Bits per kept value: 1, 2, 4 or 8.
+        dropout: Probability of dropping a hidden unit.
+        input_dropout: Probability of dropping an input value.
+        batch_norm: Whether the blocks normalise.
+        eps: Added to the variance.
+        has_head: Whether a linear layer follows the last block.
+        keeps_input: Whether the input is kept by reference; otherwise it is kept at ``bits`` bits.
+    """
+
+    bits: int
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    batch_norm: bool = True
+    eps: float = 1e-5
+    has_head: bool = True
+    keeps_input: bool = True
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A chunk of a level's output, rebuilt for the backward pass.
+
+    Attributes:
+        activation: What the next linear layer saw, shape ``(rows, width)``.
+        multiplier: m·s, what its gradient is multiplied with; None stands for 1.
+        normalized: x̂; None without batch norm.
+    """
+
+    activation: Tensor
+    multiplier: Tensor | None = None
+    normalized: Tensor | None = None
+
+
+class InputLevel:
+    """The input of a chain, with the mask of its dropout."""
+
+    def __init__(self, config: ChainConfig, x: Tensor | None, scratch: Scratch) -> None:
+        self.config = config
+        self.x = x
+        self.scratch = scratch
+        self.masks: list[Tensor] = []
+        self.codes: list[QuantizedTensor] = []
+
+    def activate(self, rows: slice) -> Tensor:
+        """Return a chunk of the input after dropout, and keep what rebuilds it."""
+        assert self.x is not None
+        chunk, dropout = self.x[rows], self.config.input_dropout
+        if dropout:
+            chunk = self.scratch.take("input", chunk.shape).copy_(chunk)
+            self.masks.append(dropout_bits(draw_seeds(), chunk, dropout))
+            apply_mask_(chunk, self.masks[-1], keep_factor(dropout))
+        if not self.config.keeps_input:
+            self.codes.append(quantize(chunk, self.config.bits))
+        return chunk
+
+    def rebuild(self, index: int, rows: slice) -> Rebuilt:
+        """Return chunk ``index``, which is made of ``rows``, as the first linear layer saw it."""
+        if not self.config.keeps_input:
+            chunk = dequantize(self.codes[index], self.scratch.take("input", self.codes[index].shape))
+        else:
+            assert self.x is not None
+            chunk = self.x[rows]
+        if not self.masks:
+            return Rebuilt(chunk)
+        multiplier = self.scratch.take("multiplier", chunk.shape)
+        mask_multiplier(self.masks[index], keep_factor(self.config.input_dropout), multiplier)
+        if self.config.keeps_input:
+            chunk = torch.mul(chunk, multiplier, out=self.scratch.take("input", chunk.shape))
+        return Rebuilt(chunk, multiplier)
+
+    def saved(self) -> list[Tensor]:
+        """Return all kept tensors but the input itself."""
+        return [*self.masks, *flatten_codes(self.codes)]
+
+    def restore(self, tensors: Iterator[Tensor], shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> None:
+        """Take back the tensors that :meth:`saved` returned from an iterator over the tensors of all levels."""
+        if self.config.input_dropout:
+            self.masks = list(islice(tensors, len(shapes)))
+        if not self.config.keeps_input:
+            self.codes = restore_codes(list(islice(tensors, 3 * len(shapes))), shapes, dtype, self.config.bits)
+
+
+class BlockLevel:
+    """What follows a hidden linear layer: batch norm, ReLU and dropout."""
+
+    def __init__(self, config: ChainConfig, norm: tuple[Tensor, Tensor] | None, scratch: Scratch) -> None:
+        self.config = config
+        self.norm = norm
+        self.scratch = scratch
+        self.mean = self.inverse_std = self.gradient_sum = self.product_sum = torch.empty(0)
+        self.num_rows = 0
+        self.masks: list[Tensor] = []
+        self.codes: list[QuantizedTensor] = []
+
+    def set_moments(self, moments: ColumnMoments) -> None:
+        """Fix the batch statistics by which the block normalises."""
+        self.mean = moments.mean
+        self.inverse_std = moments.variance.add_(self.config.eps).rsqrt_()
+
+    def activate(self, hidden: Tensor) -> Tensor:
+        """Return the block's output for a chunk of the linear layer's output, and keep what rebuilds it.
+
+        All chunks that a level returns are scratch: they hold until the next call.
+        """
+        config = self.config
+        seed = draw_seeds() if config.dropout else None
+        chunk = self.scratch.take("activation", hidden.shape)
+        if self.norm is None:
+            chunk.copy_(hidden)
+            self.masks.append(relu_dropout_(chunk, seed, config.dropout))
+            self.codes.append(quantize(chunk, config.bits))
+            return chunk
+        torch.sub(hidden, self.mean, out=chunk).mul_(self.inverse_std)
+        self.codes.append(quantize(chunk, config.bits))
+        chunk.mul_(self.norm[0]).add_(self.norm[1])
+        self.masks.append(relu_dropout_(chunk, seed, config.dropout))
+        return chunk
+
+    def rebuild(self, index: int) -> Rebuilt:
+        """Return chunk ``index`` as the next linear layer saw it, up to quantisation."""
+        shape = self.codes[index].shape
+        multiplier = self.scratch.take("multiplier", shape)
+        mask_multiplier(self.masks[index], keep_factor(self.config.dropout), multiplier)
+        value = dequantize(self.codes[index], self.scratch.take("value", shape))
+        if self.norm is None:
+            return Rebuilt(value, multiplier)
+        activation = torch.mul(value, self.norm[0], out=self.scratch.take("activation", shape))
+        return Rebuilt(activation.add_(self.norm[1]).mul_(multiplier), multiplier, value)
+
+    def start_backward(self, hidden: Tensor) -> None:
+        """Set the sums over all rows to zero; ``hidden`` has the shape and dtype of the whole gradient."""
+        self.num_rows = hidden.shape[0]
+        if self.norm is not None:
+            self.gradient_sum, self.product_sum = hidden.new_zeros(2, hidden.shape[1])
+
+    def mask_gradient_(self, gradient: Tensor, rebuilt: Rebuilt) -> None:
+        """Turn a chunk of the output's gradient in place into that of γx̂ + β, and add it to the sums; uses up x̂."""
+        assert rebuilt.multiplier is not None
+        gradient.mul_(rebuilt.multiplier)
+        if rebuilt.normalized is not None:
+            self.gradient_sum.add_(gradient.sum(0))
+            self.product_sum.add_(rebuilt.normalized.mul_(gradient).sum(0))
+
+    def hidden_gradient(self, index: int, gradient: Tensor) -> Tensor:
+        """Return the gradient of the linear layer's output for a chunk, once the sums cover all rows."""
+        chunk = self.scratch.take("upper", gradient.shape)
+        if self.norm is None:
+            return chunk.copy_(gradient)
+        dequantize(self.codes[index], chunk).mul_(self.product_sum / -self.num_rows)
+        chunk.add_(gradient).sub_(self.gradient_sum / self.num_rows)
+        return chunk.mul_(self.norm[0] * self.inverse_std)
+
+    def saved(self) -> list[Tensor]:
+        """Return all kept tensors."""
+        statistics = [] if self.norm is None else [self.mean, self.inverse_std]
+        return [*statistics, *self.masks, *flatten_codes(self.codes)]
+
+    def restore(self, tensors: Iterator[Tensor], shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> None:
+        """Take back the tensors that :meth:`saved` returned from an iterator over the tensors of all levels."""
+        if self.norm is not None:
+            self.mean, self.inverse_std = islice(tensors, 2)
+        self.masks = list(islice(tensors, len(shapes)))
+        self.codes = restore_codes(list(islice(tensors, 3 * len(shapes))), shapes, dtype, self.config.bits)
