@@ -1,0 +1,215 @@
+"""The batches of an epoch: rows of hop features (SIGN), the whole graph (GCN), some parts of it (Cluster-GCN)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features
+from falcon_gnn.training.models import Features, GraphInput
+from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, shared_tensor
+from falcon_gnn.training.targets import Targets
+
+
+class Batch(Protocol):
+    """Something a model can be trained on in one step."""
+
+    @property
+    def targets(self) -> Targets:
+        """What the outputs should be, one row each."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        """Return the model's outputs for the nodes of :attr:`targets`, shape ``(n, L)``."""
+
+
+class BatchSource(Protocol):
+    """Something that yields the batches of any epoch; the same ones for the same epoch and seed."""
+
+    def draw(self, epoch: int) -> Iterator[Batch]:
+        """Yield the batches of epoch ``epoch``, in host memory."""
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Rows of hop features, for the SIGN models; shape ``(n, (k + 1) F)``."""
+
+    features: Tensor
+    targets: Targets
+
+    def to(self, device: torch.device) -> "RowBatch":
+        """Return the batch on a device."""
+        return RowBatch(self.features.to(device, non_blocking=True), self.targets.to(device))
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        """Return the model's outputs, shape ``(n, L)``."""
+        outputs: Tensor = model(self.features)
+        return outputs
+
+
+@dataclass(frozen=True)
+class GraphBatch:
+    """A whole graph, or one made of some of its parts; ``rows`` are its labelled training nodes, None for all."""
+
+    inputs: GraphInput
+    targets: Targets
+    rows: Tensor | None = None
+
+    def to(self, device: torch.device) -> "GraphBatch":
+        """Return the batch on a device."""
+        return GraphBatch(self.inputs.to(device), self.targets.to(device), move_rows(self.rows, device))
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        """Return the model's outputs at ``rows``, shape ``(n, L)``."""
+        outputs: Tensor = model(self.inputs)
+        return outputs if self.rows is None else outputs[self.rows]
+
+
+class RowBatches:
+    """Equal shares of the training nodes' hop features, newly shuffled in each epoch.
+
+    Args:
+        features: Rows of the training nodes, in memory or memory-mapped, shape ``(n, (k + 1) F)``.
+        targets: Their targets.
+        num_batches: Batches per epoch; never more than there are nodes.
+        seed: Seeds the shuffles.
+    """
+
+    def __init__(self, features: NDArray[Any], targets: Targets, num_batches: int, seed: int) -> None:
+        self.features, self.targets = features, targets
+        self.num_batches, self.seed = min(num_batches, len(targets)), seed
+
+    def draw(self, epoch: int) -> Iterator[RowBatch]:
+        """Yield the batches of an epoch; rows are read in ascending order, which suits a memory map."""
+        order = epoch_generator(self.seed, epoch).permutation(len(self.targets))
+        for ids in np.array_split(order, self.num_batches):
+            ids.sort()
+            rows = torch.from_numpy(np.asarray(self.features[ids], dtype=np.float32))
+            yield RowBatch(rows, self.targets.take(torch.from_numpy(ids)))
+
+
+class FullBatch:
+    """The whole training graph as the one batch of every epoch; put on the device once.
+
+    Args:
+        graph: The training graph.
+        node_ids: Its labelled training nodes, ascending.
+        targets: Their targets.
+        concat_self: Whether the model needs X beside ÃX.
+        device: Where the batch stays.
+    """
+
+    def __init__(
+        self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, concat_self: bool, device: torch.device
+    ) -> None:
+        matrix, features = normalized_csr(graph), float_features(graph)
+        inputs = GraphInput(
+            SparseMatrix.from_scipy(matrix),
+            to_tensor(aggregate(matrix, features)),
+            to_tensor(features) if concat_self else None,
+        )
+        rows = None if len(node_ids) == graph.num_nodes else torch.from_numpy(node_ids)
+        self.batch = GraphBatch(inputs, targets, rows).to(device)
+
+    def draw(self, epoch: int) -> Iterator[GraphBatch]:
+        """Yield the graph."""
+        yield self.batch
+
+
+@dataclass(frozen=True)
+class PartSettings:
+    """How a graph is cut and dealt to batches.
+
+    Attributes:
+        num_parts: METIS parts.
+        num_batches: Batches per epoch, each of about ``num_parts / num_batches`` parts.
+        concat_self: Whether the model needs X beside ÃX.
+        seed: Seeds METIS and the dealing.
+    """
+
+    num_parts: int
+    num_batches: int
+    concat_self: bool
+    seed: int
+
+
+class PartBatches:
+    """Cluster-GCN: several METIS parts per batch, newly dealt in each epoch.
+
+    Edges between the parts of a batch are kept, edges to the outside are left out, and Ã is that of what is left.
+
+    Args:
+        graph: The training graph.
+        node_ids: Its labelled training nodes, ascending.
+        targets: Their targets.
+        settings: How to cut and deal.
+    """
+
+    def __init__(self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, settings: PartSettings) -> None:
+        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight)
+        self.features = float_features(graph)
+        self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
+        self.settings = settings
+        self.parts = split_graph(self.structure, settings.num_parts, settings.seed)
+
+    def draw(self, epoch: int) -> Iterator[GraphBatch]:
+        """Yield the batches of an epoch."""
+        settings = self.settings
+        for ids in draw_batches(self.parts, settings.num_batches, epoch_generator(settings.seed, epoch)):
+            rows, targets = self.labels.locate(ids)
+            if len(targets) == 0:
+                continue
+            matrix, features = normalized_csr(self.structure.subgraph(ids)), self.features[ids]
+            inputs = GraphInput(
+                SparseMatrix.from_scipy(matrix),
+                to_tensor(aggregate(matrix, features)),
+                to_tensor(features) if settings.concat_self else None,
+            )
+            yield GraphBatch(inputs, targets, rows)
+
+
+class NodeTargets:
+    """Targets of some nodes of a graph, looked up by node.
+
+    Args:
+        node_ids: The nodes, ascending, shape ``(n,)``.
+        targets: Their targets.
+        num_nodes: N.
+    """
+
+    def __init__(self, node_ids: NDArray[np.int64], targets: Targets, num_nodes: int) -> None:
+        self.targets = targets
+        self.place = np.full(num_nodes, -1, np.int64)
+        self.place[node_ids] = np.arange(len(node_ids))
+
+    def locate(self, batch_ids: NDArray[np.int64]) -> tuple[Tensor | None, Targets]:
+        """Return which rows of a batch have a target, None for all of them, and those targets."""
+        places = self.place[batch_ids]
+        rows = np.flatnonzero(places >= 0)
+        targets = self.targets.take(torch.from_numpy(places[rows]))
+        return (None if len(rows) == len(batch_ids) else torch.from_numpy(rows)), targets
+
+
+def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
+    """Return the generator of an epoch's batches; it depends on nothing else, so a resumed run draws the same."""
+    return np.random.default_rng([seed, epoch])
+
+
+def to_tensor(features: FeatureMatrix, *, for_training: bool = True) -> Features:
+    """Return ÃX or X as the models take it: a tensor, or a sparse matrix, for training with its transpose."""
+    if isinstance(features, np.ndarray):
+        return shared_tensor(features)
+    return SparseMatrix.from_scipy(features, with_transpose=for_training)
+
+
+def move_rows(rows: Tensor | None, device: torch.device) -> Tensor | None:
+    """Return row numbers on a device; None stays None."""
+    return None if rows is None else rows.to(device, non_blocking=True)

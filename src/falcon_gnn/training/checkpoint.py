@@ -1,0 +1,86 @@
+"""The whole state of an unfinished training in one safetensors file, so that it continues bit for bit; no pickle."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falcon_gnn.errors import GraphError, require
+from falcon_gnn.files import replacing
+
+_CPU_GENERATOR, _CUDA_GENERATOR = "generator.cpu", "generator.cuda"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a training needs to go on.
+
+    Attributes:
+        tensors: Weights, best weights, optimiser state, histories and random generators, by name.
+        facts: JSON values: the configuration, sizes and what happened in each epoch.
+    """
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    def group(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose name starts with ``prefix`` and a dot, without it."""
+        start = len(prefix) + 1
+        return {name[start:]: tensor for name, tensor in self.tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def write_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; an older one at ``path`` stays whole until the new one is."""
+    safetensors = require("safetensors.torch", "train")
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
+    with replacing(path) as temporary:
+        safetensors.save_file(tensors, temporary, metadata={"facts": json.dumps(checkpoint.facts)})
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Return the checkpoint in a file.
+
+    Raises:
+        GraphError: If the file is missing or not a whole checkpoint.
+    """
+    safetensors = require("safetensors", "train")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            facts = json.loads(file.metadata()["facts"])
+            return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
+    except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+        msg = f"checkpoint {path} must be a file that an interrupted training wrote. Start anew without resume: {error}"
+        raise GraphError(msg) from error
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimiser's state as ``<parameter number>.<name>``."""
+    state = optimizer.state_dict()["state"]
+    return {f"{number}.{name}": tensor for number, entry in state.items() for name, tensor in entry.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give an optimiser the state that :func:`optimizer_tensors` returned."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def generator_tensors(device: torch.device) -> dict[str, Tensor]:
+    """Return the state of torch's random generators on the CPU and, where it is one, on the CUDA device."""
+    states = {_CPU_GENERATOR: torch.get_rng_state()}
+    if device.type == "cuda":
+        states[_CUDA_GENERATOR] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_generators(tensors: dict[str, Tensor], device: torch.device) -> None:
+    """Give torch's random generators the states that :func:`generator_tensors` returned."""
+    torch.set_rng_state(tensors[_CPU_GENERATOR])
+    if device.type == "cuda" and _CUDA_GENERATOR in tensors:
+        torch.cuda.set_rng_state(tensors[_CUDA_GENERATOR], device)

@@ -1,0 +1,179 @@
+"""What to train and how: two frozen configurations, checked when they are made. No torch is imported here."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal, Self, get_args
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.evaluation import ScoreName
+from falcon_gnn.labels import Task
+
+ModelName = Literal["gcn", "sign", "qsign", "sign-original", "cluster-gcn", "gas"]
+Precision = Literal["float32", "bf16"]
+BITS = (1, 2, 4, 8)
+_DEFAULT_QSIGN_BITS = 2
+_ROW_MODELS = ("sign", "qsign", "sign-original")
+_PART_MODELS = ("cluster-gcn", "gas")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model and its sizes.
+
+    Attributes:
+        model: ``gcn`` (full batch), ``sign``, ``qsign`` (SIGN with compressed activations), ``sign-original`` (a linear
+            layer per hop), ``cluster-gcn`` or ``gas`` (GNNAutoScale). The last two are a GCN trained in batches.
+        hidden_channels: Width of the hidden layers, >= 1.
+        num_layers: Linear layers from input to output, >= 1 (2 for ``sign-original``).
+        dropout: Share of hidden values dropped in training, in [0, 1).
+        batch_norm: Whether each hidden layer is batch-normalised.
+        num_hops: k of the SIGN models' features [X, ÃX, …, Ã^kX], >= 0.
+        bits: Bits per activation kept for the backward pass, 1, 2, 4 or 8, or None for full precision;
+            ``qsign`` has 2 where nothing else is given.
+        concat_self: Whether a GCN layer sees [ÃH, H] in place of ÃH.
+        num_parts: METIS parts of ``cluster-gcn`` and ``gas``, at least the number of batches; None for as many.
+    """
+
+    model: ModelName = "gcn"
+    hidden_channels: int = 256
+    num_layers: int = 3
+    dropout: float = 0.5
+    batch_norm: bool = False
+    num_hops: int = 2
+    bits: int | None = None
+    concat_self: bool = False
+    num_parts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value once.
+
+        Raises:
+            GraphError: If a value is not allowed; the message names it and what is.
+        """
+        _check_choice("model", self.model, get_args(ModelName))
+        _check("hidden_channels", self.hidden_channels, _is_whole_from(1), "a whole number of at least 1")
+        fewest = 2 if self.model == "sign-original" else 1
+        _check("num_layers", self.num_layers, _is_whole_from(fewest), f"a whole number of at least {fewest}")
+        _check("dropout", self.dropout, lambda v: 0 <= v < 1, "in [0, 1)")
+        _check("num_hops", self.num_hops, _is_whole_from(0), "a whole number of at least 0")
+        if self.model == "qsign" and self.bits is None:
+            object.__setattr__(self, "bits", _DEFAULT_QSIGN_BITS)
+        _check("bits", self.bits, lambda v: v is None or v in BITS, "1, 2, 4, 8 or None")
+        if self.model == "sign" and self.bits is not None:
+            msg = f"bits={self.bits} makes SIGN a QSIGN. Use model='qsign', or bits=None."
+            raise GraphError(msg)
+        if self.concat_self and self.uses_hop_features:
+            msg = f"concat_self is an option of the GCN models, got model={self.model!r}, whose hops hold X already."
+            raise GraphError(msg)
+        if self.num_parts is not None:
+            _check("num_parts", self.num_parts, _is_whole_from(1), "a whole number of at least 1 or None")
+
+    @property
+    def uses_hop_features(self) -> bool:
+        """Whether the model reads precomputed hop features, row by row, and never the adjacency."""
+        return self.model in _ROW_MODELS
+
+    @property
+    def uses_parts(self) -> bool:
+        """Whether the training graph is cut into METIS parts."""
+        return self.model in _PART_MODELS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-ready values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A model and how to train it.
+
+    Attributes:
+        model: The model.
+        learning_rate: Adam's step size, > 0.
+        weight_decay: L2 penalty added to the gradients, >= 0.
+        num_epochs: Passes over the training nodes, >= 1.
+        num_batches: Batches per epoch, >= 1; a ``gcn`` has 1.
+        patience: Evaluations without a better validation score before training stops, >= 1; None to never stop early.
+        eval_every: Epochs between two evaluations, >= 1.
+        seed: Seeds weights, dropout, batches, METIS and stochastic rounding.
+        precision: ``float32``, or ``bf16`` for autocast in the training steps (worth it on CUDA, and on CPUs with AMX).
+        deterministic: Whether torch must use deterministic algorithms only.
+        validation_metric: Score that picks the best epoch; regression always uses the mean squared error.
+        device: ``auto`` (CUDA where there is one), or any name torch knows.
+        task: Meaning of the labels; None to infer it.
+        num_classes: L for classes; None for the largest label of the training and evaluation graphs + 1.
+        measure_memory: Whether the peak of a training step is measured.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    learning_rate: float = 0.0005
+    weight_decay: float = 0.0
+    num_epochs: int = 400
+    num_batches: int = 1
+    patience: int | None = None
+    eval_every: int = 1
+    seed: int = 0
+    precision: Precision = "float32"
+    deterministic: bool = False
+    validation_metric: ScoreName = "accuracy"
+    device: str = "auto"
+    task: Task | None = None
+    num_classes: int | None = None
+    measure_memory: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every value once.
+
+        Raises:
+            GraphError: If a value is not allowed; the message names it and what is.
+        """
+        _check("model", self.model, lambda v: isinstance(v, ModelConfig), "a ModelConfig")
+        _check("learning_rate", self.learning_rate, lambda v: 0 < v < float("inf"), "above 0")
+        _check("weight_decay", self.weight_decay, lambda v: 0 <= v < float("inf"), "at least 0")
+        for name in ("num_epochs", "num_batches", "eval_every"):
+            _check(name, getattr(self, name), _is_whole_from(1), "a whole number of at least 1")
+        _check("patience", self.patience, lambda v: v is None or _is_whole_from(1)(v), "at least 1 or None")
+        _check("seed", self.seed, _is_whole_from(0), "a whole number of at least 0")
+        _check_choice("precision", self.precision, get_args(Precision))
+        _check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
+        if self.task is not None:
+            _check_choice("task", self.task, get_args(Task))
+        if self.model.model == "gcn" and self.num_batches != 1:
+            msg = f"model='gcn' trains on the whole graph, got num_batches={self.num_batches}. Use 1, or 'cluster-gcn'."
+            raise GraphError(msg)
+        parts = self.model.num_parts
+        if self.model.uses_parts and parts is not None and parts < self.num_batches:
+            msg = f"num_parts must be at least num_batches ({self.num_batches}), got {parts}."
+            raise GraphError(msg)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, the model's nested, as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the configuration that :meth:`to_dict` wrote."""
+        return cls(**{**values, "model": ModelConfig(**values["model"])})
+
+
+def _is_whole_from(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _check(name: str, value: Any, is_allowed: Callable[[Any], bool], allowed: str) -> None:
+    try:
+        fits = is_allowed(value)
+    except TypeError:
+        fits = False
+    if not fits:
+        msg = f"{name} must be {allowed}, got {value!r}."
+        raise GraphError(msg)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        close = get_close_matches(str(value), choices, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        msg = f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}"
+        raise GraphError(msg)

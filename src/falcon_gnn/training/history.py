@@ -1,0 +1,191 @@
+"""GNNAutoScale: batches whose outside neighbors come from historical embeddings, kept in host memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.quantization.layers import relu_dropout
+from falcon_gnn.training.batches import NodeTargets, PartSettings, epoch_generator, move_rows, to_tensor
+from falcon_gnn.training.hops import aggregate, float_features
+from falcon_gnn.training.models import GCN, GraphInput
+from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows
+from falcon_gnn.training.targets import Targets
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class Histories:
+    """The last known output of each hidden layer for every node, after ReLU and before dropout.
+
+    Args:
+        num_nodes: N.
+        hidden_channels: Width of the hidden layers.
+        num_levels: Hidden layers, one history each.
+        pin_memory: Whether the histories and the vectors on their way out of them lie in page-locked memory, from which
+            CUDA copies at full speed and without waiting.
+    """
+
+    def __init__(self, num_nodes: int, hidden_channels: int, num_levels: int, *, pin_memory: bool = False) -> None:
+        self.pin_memory = pin_memory
+        self.levels = [torch.zeros(num_nodes, hidden_channels, pin_memory=pin_memory) for _ in range(num_levels)]
+
+    def push(self, level: int, node_ids: Tensor, values: Tensor) -> None:
+        """Remember the output of layer ``level`` for some nodes.
+
+        Args:
+            level: Which hidden layer.
+            node_ids: Distinct nodes, in host memory, shape ``(n,)``.
+            values: Their vectors, on any device, shape ``(n, hidden_channels)``.
+        """
+        history = self.levels[level]
+        history[node_ids] = values.detach().to(history.device, history.dtype)
+
+    def pull(self, level: int, node_ids: Tensor, device: torch.device) -> Tensor:
+        """Return what is remembered of layer ``level`` for some nodes, on a device, shape ``(n, hidden_channels)``."""
+        history = self.levels[level]
+        pulled = torch.empty(len(node_ids), history.shape[1], pin_memory=self.pin_memory)
+        torch.index_select(history, 0, node_ids, out=pulled)
+        return pulled.to(device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class HistoryInput:
+    """What a GCN reads of one GAS batch of n nodes, whose neighbors outside (the halo) are h nodes.
+
+    Attributes:
+        inner: Ã among the batch's nodes with the degrees of the whole graph, and their exact ÃX.
+        halo: Ã from the batch to its halo, shape ``(n, h)``; never differentiated.
+        node_ids: The batch's nodes in the graph, in host memory, shape ``(n,)``.
+        halo_ids: The halo's, likewise, shape ``(h,)``.
+    """
+
+    inner: GraphInput
+    halo: SparseMatrix
+    node_ids: Tensor
+    halo_ids: Tensor
+
+    def to(self, device: torch.device) -> "HistoryInput":
+        """Return the input on a device; the ids stay in host memory, where the histories are."""
+        return HistoryInput(self.inner.to(device), self.halo.to(device), self.node_ids, self.halo_ids)
+
+
+def split_halo(
+    adjacency: "csr_array", node_ids: NDArray[np.int64]
+) -> tuple["csr_array", "csr_array", NDArray[np.int64]]:
+    """Return a batch's rows of Ã in two: within the batch, and to its one-hop halo.
+
+    Args:
+        adjacency: Ã of the whole graph, shape ``(N, N)``.
+        node_ids: The batch's nodes, ascending, shape ``(n,)``.
+
+    Returns:
+        Shapes ``(n, n)``, symmetric, and ``(n, h)``, and the halo's ids, ascending, shape ``(h,)``.
+    """
+    rows, columns = take_rows(adjacency, node_ids)
+    is_inside = np.isin(columns, node_ids, assume_unique=True)
+    by_column = rows.tocsc()
+    # Every node has a self-loop in Ã, so the columns inside are exactly the batch's nodes.
+    return by_column[:, is_inside].tocsr(), by_column[:, ~is_inside].tocsr(), columns[~is_inside]
+
+
+def forward_with_history(model: GCN, inputs: HistoryInput, histories: Histories) -> Tensor:
+    """Return the outputs of a GAS batch; per layer, its nodes are pushed and its halo is pulled.
+
+    With exact histories and without dropout this is the full-batch GCN's output for the batch.
+
+    Args:
+        model: The model, in training or evaluation mode.
+        inputs: The batch.
+        histories: One per hidden layer of the model; updated.
+
+    Returns:
+        Shape ``(n, L)``.
+    """
+    inner, dropout = inputs.inner, model.config.dropout
+    output = model.first_layer.transform_input(inner.aggregated, inner.features)
+    for level, layer in enumerate(model.hidden_layers):
+        output = model.normalize(level, output)
+        histories.push(level, inputs.node_ids, functional.relu(output.detach()))
+        hidden = relu_dropout(output, dropout, model.training, inplace=True)
+        pulled = histories.pull(level, inputs.halo_ids, output.device).to(hidden.dtype)
+        outside = inputs.halo @ functional.dropout(pulled, dropout, model.training)
+        output = layer.transform((inner.adjacency @ hidden).add_(outside), hidden)
+    return output
+
+
+@dataclass(frozen=True)
+class HistoryBatch:
+    """Parts of a graph with their halo; ``rows`` are its labelled training nodes, None for all."""
+
+    inputs: HistoryInput
+    targets: Targets
+    histories: Histories
+    rows: Tensor | None = None
+
+    def to(self, device: torch.device) -> "HistoryBatch":
+        """Return the batch on a device; the histories stay in host memory."""
+        return replace(
+            self, inputs=self.inputs.to(device), targets=self.targets.to(device), rows=move_rows(self.rows, device)
+        )
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        """Return the model's outputs at ``rows``, shape ``(n, L)``, and update the histories."""
+        assert isinstance(model, GCN)
+        outputs = forward_with_history(model, self.inputs, self.histories)
+        return outputs if self.rows is None else outputs[self.rows]
+
+
+class HistoryBatches:
+    """GAS: several METIS parts per batch, newly dealt in each epoch, with the halo around them.
+
+    A batch without a labelled node is yielded too: its nodes' histories must be refreshed all the same.
+
+    Args:
+        graph: The training graph.
+        node_ids: Its labelled training nodes, ascending.
+        targets: Their targets.
+        settings: How to cut and deal.
+        histories: One per hidden layer.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        node_ids: NDArray[np.int64],
+        targets: Targets,
+        settings: PartSettings,
+        histories: Histories,
+    ) -> None:
+        self.adjacency = normalized_csr(graph)
+        features = float_features(graph)
+        self.aggregated = aggregate(self.adjacency, features)
+        self.features = features if settings.concat_self else None
+        self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
+        self.settings, self.histories = settings, histories
+        self.parts = split_graph(graph, settings.num_parts, settings.seed)
+
+    def draw(self, epoch: int) -> Iterator[HistoryBatch]:
+        """Yield the batches of an epoch."""
+        settings = self.settings
+        for ids in draw_batches(self.parts, settings.num_batches, epoch_generator(settings.seed, epoch)):
+            rows, targets = self.labels.locate(ids)
+            yield HistoryBatch(self._read(ids), targets, self.histories, rows)
+
+    def _read(self, ids: NDArray[np.int64]) -> HistoryInput:
+        inside, outside, halo_ids = split_halo(self.adjacency, ids)
+        inner = GraphInput(
+            SparseMatrix.from_scipy(inside),
+            to_tensor(self.aggregated[ids]),
+            None if self.features is None else to_tensor(self.features[ids]),
+        )
+        halo = SparseMatrix.from_scipy(outside)
+        return HistoryInput(inner, halo, torch.from_numpy(ids), torch.from_numpy(halo_ids))

@@ -1,0 +1,252 @@
+"""The models: GCN (Eq. 2), SIGN on hop features, and the original SIGN of appendix B."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from falcon_gnn.quantization.layers import compressed_batch_norm, compressed_linear, relu_dropout
+from falcon_gnn.quantization.mlp import MLP
+from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.propagation import SparseMatrix
+
+Features = Tensor | SparseMatrix
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """What a GCN reads.
+
+    Attributes:
+        adjacency: Ã, shape ``(n, n)``.
+        aggregated: ÃX, made once since it has no parameters, dense or sparse, shape ``(n, F)``.
+        features: X, likewise; only where the model has ``concat_self``.
+    """
+
+    adjacency: SparseMatrix
+    aggregated: Features
+    features: Features | None = None
+
+    def to(self, device: torch.device) -> "GraphInput":
+        """Return the input on a device."""
+        return replace(
+            self,
+            adjacency=self.adjacency.to(device),
+            aggregated=self.aggregated.to(device),
+            features=None if self.features is None else self.features.to(device),
+        )
+
+
+class GCNLayer(nn.Module):
+    """ÃHθ + b, or [ÃH, H]θ + b without building the concatenation.
+
+    The parameter order of Eq. 2, ``weight`` of shape ``(in_channels, out_channels)``, lets a sparse ÃX multiply with
+    it directly. ``own_weight`` is the half of θ that belongs to H, present with ``concat_self`` only.
+
+    Args:
+        in_channels: Width of H.
+        out_channels: Width of the result.
+        concat_self: Whether the layer sees H itself as well.
+        bits: Bits at which H is kept for the backward pass, or None for full precision.
+    """
+
+    own_weight: nn.Parameter | None
+
+    def __init__(
+        self, in_channels: int, out_channels: int, *, concat_self: bool = False, bits: int | None = None
+    ) -> None:
+        super().__init__()
+        self.bits = bits
+        self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
+        self.own_weight = nn.Parameter(torch.empty(in_channels, out_channels)) if concat_self else None
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew (Glorot, over both halves of θ) and set the bias to 0."""
+        in_channels, out_channels = self.weight.shape
+        halves = [self.weight] if self.own_weight is None else [self.weight, self.own_weight]
+        bound = (6.0 / (len(halves) * in_channels + out_channels)) ** 0.5
+        for half in halves:
+            nn.init.uniform_(half, -bound, bound)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, adjacency: SparseMatrix, hidden: Tensor, own: Tensor | None = None) -> Tensor:
+        """Return the layer's output before normalisation and ReLU, multiplying in the cheaper order.
+
+        Args:
+            adjacency: Ã or rows of it, shape ``(r, n)``.
+            hidden: H, shape ``(n, in_channels)``.
+            own: Rows of H that belong to the rows of Ã, where these are not all; shape ``(r, in_channels)``.
+
+        Returns:
+            Shape ``(r, out_channels)``.
+        """
+        own = hidden if own is None else own
+        in_channels, out_channels = self.weight.shape
+        # At equal width Hθ first is as fast and leaves H, not ÃH, to be kept: with concat_self, H is kept anyway.
+        is_square = adjacency.num_rows == adjacency.num_columns
+        if in_channels < out_channels or (in_channels == out_channels and not is_square):
+            return self.transform(adjacency @ hidden, own)
+        product = adjacency @ self._multiply(hidden, self.weight)
+        if self.own_weight is not None:
+            product.add_(self._multiply(own, self.own_weight))
+        return product.add_(self.bias)
+
+    def transform(self, aggregated: Tensor, own: Tensor | None) -> Tensor:
+        """Return the output for an ÃH that is at hand, shape ``(r, out_channels)``; arguments as in :meth:`forward`."""
+        output = self._multiply(aggregated, self.weight, self.bias)
+        if self.own_weight is None:
+            return output
+        assert own is not None
+        return output.add_(self._multiply(own, self.own_weight))
+
+    def transform_input(self, aggregated: Features, features: Features | None) -> Tensor:
+        """Return the output of the first layer, whose ÃX and X are constants, kept as they are for the backward pass.
+
+        Args:
+            aggregated: ÃX, dense or sparse, shape ``(n, in_channels)``.
+            features: X, likewise; only read with ``concat_self``.
+        """
+        output = _multiply_input(aggregated, self.weight, self.bias)
+        if self.own_weight is None:
+            return output
+        assert features is not None
+        return output.add_(_multiply_input(features, self.own_weight))
+
+    def _multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if self.bits is None:
+            return functional.linear(hidden, weight.t(), bias)
+        return compressed_linear(hidden, weight.t(), bias, self.bits)
+
+
+class GCN(nn.Module):
+    """A graph convolution network of any depth (Eq. 2): per hidden layer ÃHθ, batch norm, ReLU, dropout.
+
+    It is what ``gcn``, ``cluster-gcn`` and ``gas`` train; they differ in their batches only.
+
+    Args:
+        config: Depth, width, dropout, batch norm, bits, ``concat_self``.
+        in_channels: F.
+        out_channels: L.
+    """
+
+    def __init__(self, config: ModelConfig, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.config = config
+        hidden, depth = config.hidden_channels, config.num_layers
+        widths = [in_channels, *[hidden] * (depth - 1), out_channels]
+        self.layers = nn.ModuleList(
+            GCNLayer(fan_in, fan_out, concat_self=config.concat_self, bits=config.bits)
+            for fan_in, fan_out in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in range(depth - 1 if config.batch_norm else 0))
+
+    def forward(self, inputs: GraphInput) -> Tensor:
+        """Return one row of outputs per node, shape ``(n, L)``."""
+        output = self.first_layer.transform_input(inputs.aggregated, inputs.features)
+        for level, layer in enumerate(self.hidden_layers):
+            output = layer(inputs.adjacency, self.activate(level, output))
+        return output
+
+    @property
+    def first_layer(self) -> GCNLayer:
+        """The layer that reads the features."""
+        layer = self.layers[0]
+        assert isinstance(layer, GCNLayer)
+        return layer
+
+    @property
+    def hidden_layers(self) -> Sequence[GCNLayer]:
+        """The layers that read hidden vectors, in order."""
+        return [layer for layer in self.layers[1:] if isinstance(layer, GCNLayer)]
+
+    def activate(self, level: int, output: Tensor) -> Tensor:
+        """Return the next layer's input: batch norm, ReLU and dropout of layer ``level``'s output, which is used up."""
+        return relu_dropout(self.normalize(level, output), self.config.dropout, self.training, inplace=True)
+
+    def normalize(self, level: int, output: Tensor) -> Tensor:
+        """Return layer ``level``'s output, which is used up, after batch norm; itself where the model has none."""
+        if not self.norms:
+            return output
+        norm = self.norms[level]
+        assert isinstance(norm, nn.BatchNorm1d)
+        return _normalize(output, norm, self.config.bits)
+
+
+class OriginalSIGN(nn.Module):
+    """SIGN as first published (appendix B): σ([X θ_0, ÃX θ_1, …, Ã^k X θ_k]), then an MLP.
+
+    Args:
+        config: Hops, width, depth (the linear layer per hop is the first), dropout, batch norm, bits.
+        in_channels: F.
+        out_channels: L.
+    """
+
+    def __init__(self, config: ModelConfig, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.config, self.hop_channels = config, in_channels
+        hidden, num_blocks = config.hidden_channels, config.num_hops + 1
+        self.hops = nn.ModuleList(nn.Linear(in_channels, hidden) for _ in range(num_blocks))
+        self.norm = nn.BatchNorm1d(num_blocks * hidden) if config.batch_norm else None
+        self.mlp = MLP(
+            num_blocks * hidden,
+            hidden,
+            out_channels,
+            config.num_layers - 1,
+            dropout=config.dropout,
+            batch_norm=config.batch_norm,
+            bits=config.bits,
+        )
+
+    def forward(self, hop_features: Tensor) -> Tensor:
+        """Return one row of outputs per row of hop features [X, ÃX, …, Ã^k X], shape ``(n, (k + 1) F)``."""
+        blocks = hop_features.chunk(len(self.hops), dim=1)
+        hidden = torch.cat([linear(block) for linear, block in zip(self.hops, blocks, strict=True)], dim=1)
+        if self.norm is not None:
+            hidden = _normalize(hidden, self.norm, self.config.bits)
+        output: Tensor = self.mlp(relu_dropout(hidden, self.config.dropout, self.training, inplace=True))
+        return output
+
+
+def build_model(config: ModelConfig, in_features: int, num_outputs: int) -> nn.Module:
+    """Return a model with new weights, drawn from torch's global generator.
+
+    Args:
+        config: The model.
+        in_features: F, columns of X.
+        num_outputs: L, classes or label columns.
+    """
+    if not config.uses_hop_features:
+        return GCN(config, in_features, num_outputs)
+    if config.model == "sign-original":
+        return OriginalSIGN(config, in_features, num_outputs)
+    return MLP(
+        (config.num_hops + 1) * in_features,
+        config.hidden_channels,
+        num_outputs,
+        config.num_layers,
+        dropout=config.dropout,
+        batch_norm=config.batch_norm,
+        bits=config.bits,
+    )
+
+
+def _multiply_input(features: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if isinstance(features, SparseMatrix):
+        product = features @ weight
+        return product if bias is None else product.add_(bias)
+    return features @ weight if bias is None else torch.addmm(bias, features, weight)
+
+
+def _normalize(hidden: Tensor, norm: nn.BatchNorm1d, bits: int | None) -> Tensor:
+    if norm.training and hidden.shape[0] == 1:
+        # One row has no variance: a part of a single node is normalised by what the others have shown so far.
+        return functional.batch_norm(hidden, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+    if bits is not None:
+        return compressed_batch_norm(hidden, norm, bits, inplace=True)
+    normalized: Tensor = norm(hidden)
+    return normalized

@@ -1,0 +1,216 @@
+"""The normalised adjacency Ã of a graph and its product with node vectors, as one registered torch operator."""
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.quantization.temporaries import declares_temporaries
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_INT32_LIMIT = 2**31
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """A sparse matrix of R rows and C columns in CSR form, as three plain tensors.
+
+    Plain tensors, since torch's own sparse ones are unknown to fake tensors and to the memory measure.
+
+    Attributes:
+        indptr: Row starts, int32 (int64 from 2**31 entries on), shape ``(R + 1,)``.
+        indices: Columns, the same type, shape ``(num_entries,)``.
+        values: Entries, shape ``(num_entries,)``.
+        num_columns: C.
+        transposed: The transpose, which the backward pass multiplies with; None if the matrix is symmetric or its
+            product is never differentiated.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor
+    num_columns: int
+    transposed: "SparseMatrix | None" = None
+
+    @classmethod
+    def from_scipy(cls, matrix: "csr_array", *, with_transpose: bool = False) -> "SparseMatrix":
+        """Return the matrix of a SciPy CSR array.
+
+        Args:
+            matrix: Shape ``(R, C)``.
+            with_transpose: Whether the transpose is made as well, which training needs unless the matrix is symmetric.
+        """
+        ids = np.int32 if matrix.nnz < _INT32_LIMIT else np.int64
+        return cls(
+            shared_tensor(matrix.indptr.astype(ids, copy=False)),
+            shared_tensor(matrix.indices.astype(ids, copy=False)),
+            shared_tensor(matrix.data),
+            matrix.shape[1],
+            cls.from_scipy(matrix.T.tocsr()) if with_transpose else None,
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """R."""
+        return self.indptr.shape[0] - 1
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "SparseMatrix":
+        """Return the matrix on a device, its values in a type; itself where nothing changes."""
+        return SparseMatrix(
+            self.indptr.to(device, non_blocking=True),
+            self.indices.to(device, non_blocking=True),
+            self.values.to(device, dtype, non_blocking=True),
+            self.num_columns,
+            None if self.transposed is None else self.transposed.to(device, dtype),
+        )
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """Return the product with dense ``x`` of shape ``(C, d)``: shape ``(R, d)``, differentiable in ``x``."""
+        back = self if self.transposed is None else self.transposed
+        product: Tensor = spmm(self.indptr, self.indices, self.values, x, back.indptr, back.indices, back.values)
+        return product
+
+
+def shared_tensor(array: NDArray[Any]) -> Tensor:
+    """Return a tensor over the memory of an array, which may be read-only: nothing here writes to such a tensor."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def normalized_csr(graph: Graph, dtype: Any = np.float32) -> "csr_array":
+    """Return Ã = D^(-1/2) (A + I) D^(-1/2) with D = 1 + Σ_j A_ij (Eq. 3), edge weights respected.
+
+    Args:
+        graph: Any graph.
+        dtype: Type of the entries.
+
+    Returns:
+        A symmetric matrix with ascending columns in each row, shape ``(N, N)``, 2E + N entries.
+    """
+    from scipy.sparse import csr_array
+
+    num_nodes, degrees = graph.num_nodes, graph.degrees
+    row = np.repeat(np.arange(num_nodes, dtype=graph.indices.dtype), degrees)
+    weights = None if graph.edge_weight is None else graph.edge_weight.astype(np.float64)
+    total = degrees if weights is None else np.bincount(row, weights, num_nodes)
+    scale = (1.0 / np.sqrt(1.0 + total)).astype(dtype)
+    values = scale[row] * scale[graph.indices]
+    if weights is not None:
+        values *= weights.astype(dtype)
+    # Every entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
+    places = np.arange(len(row)) + row + (graph.indices > row)
+    diagonal = graph.indptr[:-1] + np.arange(num_nodes)
+    diagonal += np.bincount(row[graph.indices < row], minlength=num_nodes)
+    size = len(row) + num_nodes
+    data, columns = np.empty(size, dtype), np.empty(size, graph.indices.dtype)
+    data[places], columns[places] = values, graph.indices
+    data[diagonal], columns[diagonal] = scale * scale, np.arange(num_nodes)
+    matrix = csr_array((data, columns, graph.indptr + np.arange(num_nodes + 1)), shape=(num_nodes, num_nodes))
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def normalized_adjacency(graph: Graph, dtype: Any = np.float32) -> SparseMatrix:
+    """Return Ã of Eq. 3 as tensors, shape ``(N, N)``; see :func:`normalized_csr`."""
+    return SparseMatrix.from_scipy(normalized_csr(graph, dtype))
+
+
+@torch.library.custom_op("falcon_gnn::spmm", mutates_args=())
+def spmm(
+    indptr: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    x: Tensor,
+    back_indptr: Tensor,
+    back_indices: Tensor,
+    back_values: Tensor,
+) -> Tensor:
+    """Return the product of a CSR matrix and dense columns; no vector per edge is ever made.
+
+    Args:
+        indptr: Row starts, shape ``(R + 1,)``.
+        indices: Columns, shape ``(num_entries,)``.
+        values: Entries, shape ``(num_entries,)``; taken in the type of ``x``.
+        x: Dense columns, shape ``(C, d)``.
+        back_indptr: Row starts of the transpose, used by the backward pass; of the matrix itself if it is symmetric.
+        back_indices: Its columns.
+        back_values: Its entries.
+
+    Returns:
+        Shape ``(R, d)``, type of ``x``.
+    """
+    x = x.contiguous()
+    size = (indptr.shape[0] - 1, x.shape[0])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        matrix = torch.sparse_csr_tensor(indptr, indices, values.to(x.dtype), size, check_invariants=False)
+    if x.device.type == "cpu" and not _has_mkl_product(x.dtype):
+        product: Tensor = torch.sparse.mm(matrix, x, "sum")
+        return product
+    # With beta = 0 an uninitialised result is never read, and is not zeroed first as by `matrix @ x`.
+    out = x.new_empty(size[0], x.shape[1])
+    return torch.addmm(out, matrix, x, beta=0, out=out)
+
+
+def _has_mkl_product(dtype: torch.dtype) -> bool:
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return has_mkl and dtype in (torch.float32, torch.float64)
+
+
+@spmm.register_fake
+def _spmm_fake(
+    indptr: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    x: Tensor,
+    back_indptr: Tensor,
+    back_indices: Tensor,
+    back_values: Tensor,
+) -> Tensor:
+    return x.new_empty(indptr.shape[0] - 1, x.shape[1])
+
+
+def _keep_matrices(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3], *inputs[4:])
+
+
+def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    indptr, indices, values, back_indptr, back_indices, back_values = ctx.saved_tensors
+    grad_x = spmm(back_indptr, back_indices, back_values, grad, indptr, indices, values)
+    return None, None, None, grad_x, None, None, None
+
+
+spmm.register_autograd(_spmm_backward, setup_context=_keep_matrices)
+
+
+@declares_temporaries("falcon_gnn::spmm")
+def _spmm_temporaries(indptr: Tensor, indices: Tensor, values: Tensor, x: Tensor, *back: Tensor) -> int:
+    """Count the copies made when the entries have another type than ``x``, or ``x`` is not contiguous."""
+    converted = 0 if values.dtype == x.dtype else values.numel() * x.element_size()
+    return converted + (0 if x.is_contiguous() else x.numel() * x.element_size())
+
+
+def take_rows(matrix: "csr_array", rows: NDArray[np.int64]) -> tuple["csr_array", NDArray[np.int64]]:
+    """Return some rows of a matrix over only the columns they touch.
+
+    Args:
+        matrix: Shape ``(R, C)``.
+        rows: Distinct rows, shape ``(r,)``.
+
+    Returns:
+        The slice, shape ``(r, c)``, and the c columns it touches, ascending.
+    """
+    from scipy.sparse import csr_array
+
+    sliced = matrix[rows]
+    columns, places = np.unique(sliced.indices, return_inverse=True)
+    compact = csr_array((sliced.data, places.astype(sliced.indices.dtype), sliced.indptr), (len(rows), len(columns)))
+    return compact, columns.astype(np.int64)

@@ -1,0 +1,135 @@
+"""What the model should say: training targets as tensors, and the loss against them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import Task, class_ids, infer_task, labelled_nodes
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels of some nodes, ready for the loss.
+
+    Attributes:
+        values: Classes, int64 of shape ``(n,)``, or values, float32 of shape ``(n, L)`` with NaN in unknown cells.
+        task: What the labels are.
+        has_unknown: Whether any cell is NaN, which then takes no part in the loss.
+    """
+
+    values: Tensor
+    task: Task
+    has_unknown: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return self.values.shape[0]
+
+    def take(self, ids: Tensor) -> "Targets":
+        """Return the targets of some of the nodes, shape ``(m,)``."""
+        return replace(self, values=self.values[ids])
+
+    def to(self, device: torch.device) -> "Targets":
+        """Return the targets on a device."""
+        return replace(self, values=self.values.to(device, non_blocking=True))
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """Return the mean loss: cross-entropy (classes), binary cross-entropy (multi-label) or squared error.
+
+        Args:
+            logits: Outputs of the model for these nodes, shape ``(n, L)``.
+        """
+        logits = logits.float()
+        if self.task == "classes":
+            return functional.cross_entropy(logits, self.values)
+        values, weight = self.values, None
+        if self.has_unknown:
+            weight = (~values.isnan()).float()
+            values = values.nan_to_num(0.0)
+        if self.task == "multilabel":
+            cells = functional.binary_cross_entropy_with_logits(
+                logits, values, weight=weight, reduction="mean" if weight is None else "sum"
+            )
+        else:
+            errors = (logits - values).square()
+            cells = errors.mean() if weight is None else (errors * weight).sum()
+        return cells if weight is None else cells / weight.sum().clamp(min=1)
+
+
+def make_targets(y: NDArray[Any], task: Task) -> Targets:
+    """Return the labels of all nodes as targets; unlabelled ones are class -1 or NaN.
+
+    Args:
+        y: Labels, shape ``(N,)`` or ``(N, L)``.
+        task: What they are.
+    """
+    if task == "classes":
+        return Targets(torch.from_numpy(class_ids(y)), task)
+    values = y.reshape(len(y), -1).astype(np.float32)
+    return Targets(torch.from_numpy(values), task)
+
+
+def training_nodes(graph: Graph, task: Task) -> NDArray[np.int64]:
+    """Return the nodes that training learns from: in the train mask (all nodes without one) and labelled, ascending.
+
+    Raises:
+        GraphError: If there is none.
+    """
+    labels = require_labels(graph)
+    chosen = labelled_nodes(labels, task)
+    if graph.train_mask is not None:
+        chosen = chosen & graph.train_mask
+    if not chosen.any():
+        msg = "graph must have a labelled training node, got none. Check train_mask and y (-1 and NaN mean unlabelled)."
+        raise GraphError(msg)
+    return np.flatnonzero(chosen)
+
+
+def take_targets(graph: Graph, task: Task, node_ids: NDArray[np.int64]) -> Targets:
+    """Return the targets of some nodes of a graph, in the order of ``node_ids``, shape ``(n,)``."""
+    targets = make_targets(require_labels(graph)[node_ids], task)
+    return replace(targets, has_unknown=task != "classes" and bool(targets.values.isnan().any()))
+
+
+def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes: int | None) -> tuple[Task, int]:
+    """Return what the labels are and the number of model outputs L.
+
+    For classes, L is ``num_classes``, or the largest label of either graph + 1; else the number of columns.
+
+    Raises:
+        GraphError: If a graph has no labels, the two have a different number of columns, or a class is too large.
+    """
+    labels, others = require_labels(graph), require_labels(eval_graph)
+    resolved = infer_task(labels, task)
+    if resolved != "classes":
+        widths = {int(np.prod(y.shape[1:])) for y in (labels, others)}
+        if len(widths) > 1:
+            msg = f"y of graph and eval_graph must have the same columns, got shapes {labels.shape} and {others.shape}."
+            raise GraphError(msg)
+        return resolved, widths.pop()
+    largest = max(int(class_ids(y).max(initial=-1)) for y in (labels, others))
+    if num_classes is not None and largest >= num_classes:
+        msg = f"num_classes must be above every class, got {num_classes} and a class {largest}."
+        raise GraphError(msg)
+    return resolved, largest + 1 if num_classes is None else num_classes
+
+
+def require_labels(graph: Graph) -> NDArray[Any]:
+    """Return ``graph.y``.
+
+    Raises:
+        GraphError: If the graph has none.
+    """
+    if graph.y is None:
+        msg = (
+            "graph.y must hold labels of shape (N,) or (N, L) for training, got None. Set it with graph.replace(y=...)."
+        )
+        raise GraphError(msg)
+    return graph.y

@@ -1,0 +1,89 @@
+"""A trained model on disk: ``weights.safetensors`` and ``model.json``; no pickle."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from falcon_gnn.errors import GraphError, require
+from falcon_gnn.files import replacing
+from falcon_gnn.labels import Task
+from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.models import build_model
+
+_WEIGHTS_FILE, _SPEC_FILE = "weights.safetensors", "model.json"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything but the weights that is needed to build a trained model again.
+
+    Attributes:
+        config: The model's configuration.
+        num_features: F, columns of X.
+        num_outputs: L.
+        task: What the outputs stand for.
+    """
+
+    config: ModelConfig
+    num_features: int
+    num_outputs: int
+    task: Task
+
+    def build(self) -> nn.Module:
+        """Return the model with new weights."""
+        return build_model(self.config, self.num_features, self.num_outputs)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the spec that ``dataclasses.asdict`` made a dict of."""
+        return cls(**{**values, "config": ModelConfig(**values["config"])})
+
+
+def save_model(folder: str | Path, spec: ModelSpec, weights: dict[str, Tensor]) -> None:
+    """Write a model into a folder, which may hold other files; each file appears whole.
+
+    Args:
+        folder: Where to write; made if missing.
+        spec: What the weights belong to.
+        weights: The model's ``state_dict``.
+
+    Raises:
+        MissingDependencyError: If safetensors is not installed.
+    """
+    safetensors = require("safetensors.torch", "train")
+    folder = Path(folder)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    with replacing(folder / _WEIGHTS_FILE) as path:
+        safetensors.save_file(tensors, path)
+    with replacing(folder / _SPEC_FILE) as path:
+        path.write_text(json.dumps(asdict(spec), indent=2) + "\n", encoding="utf-8")
+
+
+def load_model(folder: str | Path) -> tuple[nn.Module, ModelSpec]:
+    """Return the model that :func:`save_model` wrote, in evaluation mode on the CPU, and its spec.
+
+    Raises:
+        GraphError: If the folder holds no such model, or one whose weights do not fit its spec.
+        MissingDependencyError: If safetensors is not installed.
+    """
+    safetensors = require("safetensors.torch", "train")
+    folder = Path(folder)
+    try:
+        spec = ModelSpec.from_dict(json.loads((folder / _SPEC_FILE).read_text(encoding="utf-8")))
+        weights = safetensors.load_file(folder / _WEIGHTS_FILE)
+        model = spec.build()
+        model.load_state_dict(weights)
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+        require("safetensors", "train").SafetensorError,
+    ) as error:
+        msg = f"{folder} must hold {_SPEC_FILE} and {_WEIGHTS_FILE} of one model, as training writes them: {error}"
+        raise GraphError(msg) from error
+    return model.eval(), spec

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from tests.strategies import edge_lists
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.quantization.temporaries import temporary_bytes
+from falcon_gnn.training.propagation import SparseMatrix, normalized_adjacency, normalized_csr, spmm, take_rows
+
+
+def _sparse(shape, seed=0, density=0.4):
+    rng = np.random.default_rng(seed)
+    return csr_array(rng.normal(size=shape) * (rng.random(shape) < density))
+
+
+def _arguments(matrix: SparseMatrix, x: torch.Tensor):
+    back = matrix.transposed or matrix
+    return matrix.indptr, matrix.indices, matrix.values, x, back.indptr, back.indices, back.values
+
+
+@settings(deadline=None)
+@given(edge_lists(), st.booleans(), st.integers(0, 2**16))
+def test_normalised_adjacency_equals_the_dense_formula(edges, weighted, seed):
+    weight = np.random.default_rng(seed).uniform(0, 3, len(edges.pairs)) if weighted else None
+    graph = Graph.from_edges(edges.array, edges.num_nodes, edge_weight=weight)
+    dense = np.eye(edges.num_nodes) + graph.to_scipy().toarray()
+    scale = dense.sum(axis=1) ** -0.5
+    assert normalized_csr(graph, np.float64).toarray() == pytest.approx(scale[:, None] * dense * scale, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(edge_lists())
+def test_rows_of_the_normalised_adjacency_are_ascending_and_it_is_symmetric_to_the_last_bit(edges):
+    matrix = normalized_csr(Graph.from_edges(edges.array, edges.num_nodes))
+    checked = csr_array((matrix.data, matrix.indices, matrix.indptr), matrix.shape)
+    assert checked.has_canonical_format
+    assert (matrix.toarray() == matrix.toarray().T).all()
+
+
+def test_normalised_adjacency_of_a_path_by_hand():
+    matrix = normalized_csr(Graph.from_edges([[0, 1], [1, 2]], 3), np.float64).toarray()
+    side = 1 / np.sqrt(6)
+    assert matrix == pytest.approx(np.array([[1 / 2, side, 0], [side, 1 / 3, side], [0, side, 1 / 2]]))
+
+
+def test_an_isolated_node_keeps_its_own_vector():
+    adjacency = normalized_adjacency(Graph.from_edges([[0], [1]], 3))
+    assert (adjacency @ torch.eye(3))[2].tolist() == [0, 0, 1]
+
+
+def test_a_graph_without_edges_leaves_vectors_as_they_are():
+    x = torch.randn(4, 2)
+    assert torch.equal(normalized_adjacency(Graph.from_edges(np.zeros((2, 0), int), 4)) @ x, x)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 5), st.integers(0, 2**16))
+def test_product_equals_the_dense_product(num_rows, num_columns, width, seed):
+    matrix = _sparse((num_rows, num_columns), seed)
+    x = torch.randn(num_columns, width, dtype=torch.float64)
+    product = SparseMatrix.from_scipy(matrix) @ x
+    torch.testing.assert_close(product, torch.from_numpy(matrix.toarray()) @ x)
+
+
+def test_product_takes_a_transposed_operand():
+    matrix, x = _sparse((4, 3)), torch.randn(5, 3, dtype=torch.float64).t()
+    torch.testing.assert_close(SparseMatrix.from_scipy(matrix) @ x, torch.from_numpy(matrix.toarray()) @ x)
+
+
+def test_product_in_bfloat16_is_close_to_the_exact_one(graph):
+    adjacency, x = normalized_adjacency(graph), torch.randn(60, 8)
+    product = adjacency @ x.bfloat16()
+    assert product.dtype == torch.bfloat16
+    torch.testing.assert_close(product.float(), adjacency @ x, atol=0.03, rtol=0.02)
+
+
+def test_gradient_of_the_symmetric_product_is_right(make_graph):
+    adjacency = normalized_adjacency(make_graph(9), np.float64)
+    x = torch.randn(9, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda values: adjacency @ values, x)
+
+
+def test_gradient_of_a_rectangular_product_is_right_and_differentiable_again():
+    matrix = SparseMatrix.from_scipy(_sparse((4, 6)), with_transpose=True)
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda values: matrix @ values, x)
+    assert torch.autograd.gradgradcheck(lambda values: (matrix @ values) ** 2, x)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (0, 4), (4, 0)])
+def test_operator_passes_torchs_own_checks(shape):
+    matrix = SparseMatrix.from_scipy(_sparse(shape), with_transpose=True)
+    x = torch.randn(shape[1], 2, dtype=torch.float64, requires_grad=True)
+    torch.library.opcheck(spmm, _arguments(matrix, x))
+
+
+def test_product_of_fake_tensors_has_the_right_shape_and_type():
+    matrix = SparseMatrix.from_scipy(_sparse((4, 6)))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        product = matrix @ torch.empty(6, 3, dtype=torch.bfloat16)
+    assert (product.shape, product.dtype) == ((4, 3), torch.bfloat16)
+
+
+def test_declared_temporaries_are_the_copies_of_entries_and_of_a_strided_operand():
+    matrix = SparseMatrix.from_scipy(_sparse((4, 6)))
+    x = torch.empty(6, 3, dtype=torch.bfloat16)
+    assert temporary_bytes("falcon_gnn::spmm", *_arguments(matrix, x)) == 2 * matrix.values.numel()
+    strided = torch.empty(3, 6, dtype=torch.float64).t()
+    assert temporary_bytes("falcon_gnn::spmm", *_arguments(matrix, strided)) == 8 * 18
+
+
+def test_moving_converts_the_transpose_too():
+    moved = SparseMatrix.from_scipy(_sparse((4, 6)), with_transpose=True).to(dtype=torch.float32)
+    assert moved.values.dtype == moved.transposed.values.dtype == torch.float32
+
+
+def test_taken_rows_multiply_only_the_columns_they_touch(graph, dense_adjacency):
+    rows = np.array([7, 3, 40])
+    sliced, columns = take_rows(normalized_csr(graph), rows)
+    assert sliced.shape == (3, len(columns))
+    assert len(columns) < 60
+    assert sliced.toarray() == pytest.approx(dense_adjacency(graph)[np.ix_(rows, columns)], abs=1e-6)
+    assert not np.delete(dense_adjacency(graph)[rows], columns, axis=1).any()

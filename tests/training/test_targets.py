@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.training.targets import make_targets, resolve_task, take_targets, training_nodes
+
+LOGITS = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+
+
+def test_training_nodes_are_labelled_and_in_the_mask(graph):
+    y = graph.y.astype(float)
+    y[np.flatnonzero(graph.train_mask)[:2]] = [np.nan, -1]
+    chosen = training_nodes(graph.replace(y=y), "classes")
+    assert chosen.tolist() == np.flatnonzero(graph.train_mask)[2:].tolist()
+
+
+def test_without_a_train_mask_every_labelled_node_trains(graph):
+    assert len(training_nodes(graph.replace(train_mask=None), "classes")) == 60
+
+
+def test_no_labelled_training_node_is_an_error(graph):
+    with pytest.raises(GraphError, match="labelled training node"):
+        training_nodes(graph.replace(y=np.where(graph.train_mask, -1, graph.y)), "classes")
+
+
+def test_loss_of_classes_is_the_cross_entropy(graph):
+    targets = make_targets(graph.y, "classes")
+    assert torch.equal(targets.loss(LOGITS), functional.cross_entropy(LOGITS, torch.from_numpy(graph.y.copy())))
+
+
+def test_loss_of_labels_is_the_mean_binary_cross_entropy(make_graph):
+    graph = make_graph(multilabel=True)
+    targets = take_targets(graph, "multilabel", np.arange(60))
+    expected = functional.binary_cross_entropy_with_logits(LOGITS, torch.from_numpy(graph.y.astype(np.float32)))
+    assert torch.equal(targets.loss(LOGITS), expected)
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_unknown_cells_take_no_part_in_the_loss(graph, task):
+    y = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
+    y[5, 1] = np.nan
+    targets = take_targets(graph.replace(y=y), task, np.arange(60))
+    known = ~np.isnan(y)
+    exact = targets.loss(LOGITS[:, :])
+    picked = make_targets(y[known][:, None], task).loss(LOGITS[torch.from_numpy(known)][:, None])
+    torch.testing.assert_close(exact, picked)
+    logits = LOGITS.clone().requires_grad_()
+    assert torch.autograd.grad(targets.loss(logits), logits)[0][5, 1] == 0
+
+
+def test_loss_of_a_value_is_the_squared_error(graph):
+    targets = make_targets(np.arange(60) / 7, "regression")
+    expected = functional.mse_loss(LOGITS[:, :1], torch.arange(60.0)[:, None] / 7)
+    torch.testing.assert_close(targets.loss(LOGITS[:, :1]), expected)
+
+
+def test_number_of_outputs_comes_from_both_graphs(graph):
+    assert resolve_task(graph, graph.replace(y=graph.y + 1), None, None) == ("classes", 4)
+    assert resolve_task(graph, graph, None, 9) == ("classes", 9)
+
+
+def test_multi_label_outputs_are_the_columns(make_graph):
+    graph = make_graph(multilabel=True)
+    assert resolve_task(graph, graph, None, None) == ("multilabel", 3)
+    with pytest.raises(GraphError, match="same columns"):
+        resolve_task(graph, graph.replace(y=graph.y[:, :2]), None, None)
+
+
+def test_too_few_classes_are_refused(graph):
+    with pytest.raises(GraphError, match="num_classes"):
+        resolve_task(graph, graph, None, 2)
+
+
+def test_a_graph_without_labels_is_refused(graph):
+    with pytest.raises(GraphError, match=r"graph\.y"):
+        training_nodes(graph.replace(y=None), "classes")
