@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.errors import BudgetError, FalconError
 from falcon_gnn.evaluation import ScoreName
@@ -44,6 +45,9 @@ SelectionOption = Annotated[
 OrderOption = Annotated[Order, typer.Option(help="Order of the merges: cluster or global.")]
 MergeOption = Annotated[Merge, typer.Option(help="What a survivor carries: hub, mean or drop.")]
 EdgeWeightsOption = Annotated[EdgeWeights, typer.Option(help="Weights of the reduced graph: none, count or sum.")]
+Memory = Annotated[
+    str | None, typer.Option(help="In place of --node-budget: bytes a training step may take, such as 2GiB or 80%.")
+]
 Seed = Annotated[int, typer.Option(help="Draws ties, clusters, samples, weights and batches.")]
 Root = Annotated[Path | None, typer.Option(help="Folder with the raw files of a named data set.")]
 SplitOption = Annotated[Split | None, typer.Option(help="public, full or random.")]
@@ -53,15 +57,21 @@ NumNodes = Annotated[int | None, typer.Option(help="Number of nodes, for an edge
 Nodes = Annotated[Path | None, typer.Option(help="Node table of an edge list.")]
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-) -> None:
-    if version:
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
         from falcon_gnn import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 Model = Annotated[ModelName, typer.Option(help="gcn, sign, qsign, sign-original, cluster-gcn or gas.")]
@@ -95,6 +105,13 @@ def collapse(
     source: Source,
     out: Out,
     node_budget: NodeBudget = None,
+    memory: Memory = None,
+    model: Model = "gcn",
+    hidden: Hidden = 256,
+    layers: Layers = 3,
+    hops: Hops = 2,
+    bits: Bits = None,
+    batches: Batches = 1,
     centrality: Centrality = "eigenvector",
     num_clusters: NumClusters = 100,
     gamma: Gamma = 0.5,
@@ -111,19 +128,33 @@ def collapse(
     num_nodes: NumNodes = None,
     nodes: Nodes = None,
 ) -> None:
-    """Collapse a graph to a node budget; write graph.npz, mapping.npz, report.json and report.html."""
-    from falcon_gnn.pipeline import write_collapse
+    """Collapse a graph to a node budget; write graph.npz, mapping.npz, report.json and report.html.
+
+    With --memory the budget is the largest on which a training step of --model fits.
+    """
+    from falcon_gnn.pipeline import fit_collapse, write_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
     from falcon_gnn.reporting.terminal import collapse_table
 
     config = CollapseConfig(
-        node_budget=_parse_budget(node_budget), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
+        node_budget=_parse_budget(node_budget, memory), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
         scope=scope, selection=selection, order=order, merge=merge, edge_weights=edge_weights, seed=seed,
     )  # fmt: skip
     with _stages() as on_stage:
         on_stage("loading")
         graph = _load(source, root, split, split_index, threshold, num_nodes, nodes, seed)
-        result = run_collapse(graph, config, on_stage=on_stage)
+        if memory is None:
+            result = run_collapse(graph, config, on_stage=on_stage)
+        else:
+            training = TrainConfig(
+                ModelConfig(model, hidden_channels=hidden, num_layers=layers, num_hops=hops, bits=bits),
+                num_batches=batches, seed=seed,
+            )  # fmt: skip
+            fit = fit_collapse(graph, config, training, memory, on_stage=on_stage)
+            typer.echo(fit.plan.describe())
+            if fit.result is None:
+                return
+            result = fit.result
         on_stage("writing files")
         has_page = write_collapse(result, out, title=f"{Path(source).name} collapsed")
     _print(collapse_table(result.report))
@@ -136,6 +167,7 @@ def train(
     out: Out,
     model: Model = "qsign",
     node_budget: NodeBudget = None,
+    memory: Memory = None,
     centrality: Centrality = "eigenvector",
     num_clusters: NumClusters = 100,
     gamma: Gamma = 0.5,
@@ -173,7 +205,7 @@ def train(
     num_nodes: NumNodes = None,
     nodes: Nodes = None,
 ) -> None:
-    """Collapse (with --node-budget), train, score on the original graph; write the record, weights and plots."""
+    """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
     from falcon_gnn.pipeline import RunConfig, run
     from falcon_gnn.reporting.terminal import collapse_table, runs_table
 
@@ -186,17 +218,21 @@ def train(
         patience=patience, eval_every=eval_every, seed=seed, precision=precision, deterministic=deterministic,
         validation_metric=metric, device=device, measure_memory=True,
     )  # fmt: skip
-    reduction = None if node_budget is None else CollapseConfig(
-        node_budget=_parse_budget(node_budget), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
+    reduction = None if node_budget is None and memory is None else CollapseConfig(
+        node_budget=_parse_budget(node_budget, memory), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
         scope=scope, selection=selection, order=order, merge=merge, edge_weights=edge_weights, seed=seed,
     )  # fmt: skip
     config = RunConfig(training, reduction, scope=scope, hops_from=hops_from)
     with _stages() as on_stage:
         on_stage("loading")
         graph = _load(source, root, split, split_index, threshold, num_nodes, nodes, seed)
-        outcome = run(graph, config, name=source, out=out, resume=resume, on_stage=on_stage, log_dir=log_dir)
+        outcome = run(
+            graph, config, name=source, memory=memory, out=out, resume=resume, on_stage=on_stage, log_dir=log_dir
+        )
     if outcome.reduction is not None:
         _print(collapse_table(outcome.reduction.report))
+    elif memory is not None:
+        typer.echo(f"All nodes fit {memory} in {outcome.record['config']['training']['num_batches']} batches.")
     _print(runs_table({model: outcome.record}))
     _say_written(out, has_plots=(out / "learning_curve.png").exists())
 
@@ -222,6 +258,46 @@ def predict(
 
 
 @app.command()
+def plan(
+    source: Source,
+    memory: Annotated[str, typer.Option(help="Bytes a training step may take, such as 2GiB, 900MB or 80%.")],
+    hidden: Hidden = 256,
+    layers: Layers = 3,
+    dropout: Dropout = 0.5,
+    batch_norm: BatchNorm = False,
+    hops: Hops = 2,
+    batches: Batches = 1,
+    device: Device = "auto",
+    scope: ScopeOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for a plot of peak over budget.")] = None,
+    root: Root = None,
+    split: SplitOption = None,
+    num_nodes: NumNodes = None,
+    nodes: Nodes = None,
+) -> None:
+    """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
+    from falcon_gnn.pipeline import write_peak_curves
+    from falcon_gnn.planning import plan_models, standard_configs
+    from falcon_gnn.reporting.terminal import plans_table
+
+    model = ModelConfig(
+        hidden_channels=hidden, num_layers=layers, dropout=dropout, batch_norm=batch_norm, num_hops=hops
+    )
+    configs = standard_configs(TrainConfig(model, num_batches=1, device=device), batches)
+    with _stages() as on_stage:
+        on_stage("loading")
+        graph = _load(source, root=root, split=split, num_nodes=num_nodes, nodes=nodes)
+        on_stage("planning")
+        plans = plan_models(graph, configs, memory, scope=scope)
+        if out is not None:
+            write_peak_curves(graph, configs, memory, out, scope=scope)
+    _print(plans_table(plans, memory))
+    for name, outcome in plans.items():
+        if isinstance(outcome, BudgetError):
+            typer.echo(f"{name}: {outcome}")
+
+
+@app.command()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
     from falcon_gnn.demo import run_demo
@@ -232,6 +308,9 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
     _print(collapse_table(shown.report))
     _print(runs_table(shown.records))
     _say_written(out, shown.has_page)
+
+
+app.registered_commands += experiments.registered_commands
 
 
 def main() -> NoReturn:
@@ -247,11 +326,16 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _parse_budget(text: str | None) -> int | float:
+def _parse_budget(text: str | None, memory: str | None) -> int | float:
     """Return a budget as given on the command: with a decimal point a share, else a number of nodes."""
-    if text is None:
-        msg = "--node-budget is needed: a whole number of nodes, or a share with a decimal point, such as 0.34."
+    if (text is None) == (memory is None):
+        msg = (
+            "one of --node-budget (a whole number of nodes, or a share with a decimal point, such as 0.34) and "
+            f"--memory (bytes, such as 2GiB) is needed, got {'neither' if text is None else 'both'}."
+        )
         raise BudgetError(msg)
+    if text is None:
+        return 1.0
     try:
         return float(text) if "." in text else int(text)
     except ValueError:

@@ -109,8 +109,8 @@ def encode_labels(
         raise GraphError(msg)
     if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, len(y)):
         msg = (
-            f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from 0, or "
-            "use task='regression' if y is a quantity."
+            f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from "
+            "0, or use task='regression' if y is a quantity."
         )
         raise GraphError(msg)
     require_memory(4 * len(y) * num_labels, f"hold one-hot labels of {num_labels:,} classes for {len(y):,} nodes")

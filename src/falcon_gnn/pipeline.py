@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +22,7 @@ from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.configs import TrainConfig
 
 if TYPE_CHECKING:
+    from falcon_gnn.planning import MemoryPlan
     from falcon_gnn.training.state import TrainResult
 
 HopsFrom = Literal["reduced", "original"]
@@ -98,6 +99,19 @@ class RunOutcome:
 
 
 @dataclass(frozen=True)
+class MemoryFit:
+    """A collapse made to fit a memory budget.
+
+    Attributes:
+        plan: The node budget and the number of batches that fit, and the predicted peak.
+        result: The collapse, or None where everything fits without one.
+    """
+
+    plan: "MemoryPlan"
+    result: CollapseResult | None
+
+
+@dataclass(frozen=True)
 class _TrainingGraph:
     """What is trained on, the unreduced graph it comes from, and the id there of each of its nodes."""
 
@@ -112,6 +126,7 @@ def run(
     config: RunConfig,
     *,
     name: str = "",
+    memory: str | int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool = True,
@@ -124,6 +139,8 @@ def run(
         graph: The original graph, with the masks to train, validate and test on.
         config: What to do.
         name: The graph's name, for the record.
+        memory: Bytes that a training step may take, as :func:`falcon_gnn.planning.parse_memory` reads them: sets the
+            node budget of ``config.reduction``, which must be a FALCON collapse, and the number of batches.
         out: A folder for the record, the best weights, the learning curve, the map and the report.
         resume: Go on from the checkpoint in ``out``.
         progress: Whether to show a progress bar where standard error is a terminal.
@@ -139,7 +156,11 @@ def run(
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")
-    trained_on = reduce_training_graph(graph, config, on_stage)
+    plan = None
+    if memory is None:
+        trained_on = reduce_training_graph(graph, config, on_stage)
+    else:
+        config, trained_on, plan = _fit_training_graph(graph, config, memory, on_stage)
     reduced_at = perf_counter()
     tell("training")
     result = train(
@@ -154,6 +175,8 @@ def run(
     )
     seconds = {"reduction": reduced_at - started, "training": perf_counter() - reduced_at}
     record = _make_record(graph, config, name, trained_on, result, seconds)
+    if plan is not None:
+        record["plan"] = _plain({**asdict(plan.estimate), "total": plan.estimate.total, "budget": plan.memory_bytes})
     outcome = RunOutcome(record, result, trained_on.reduction)
     if out is not None:
         tell("files")
@@ -165,11 +188,7 @@ def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | N
     """Return the graph that a run trains on."""
     reduction = config.reduction
     scope = config.scope if reduction is None else reduction.scope
-    if scope == "full" or graph.train_mask is None:
-        source, scope_ids = graph, np.arange(graph.num_nodes)
-    else:
-        scope_ids = np.flatnonzero(graph.train_mask)
-        source = graph.subgraph(scope_ids)
+    source, scope_ids = _unreduced(graph, scope)
     if reduction is None:
         return _TrainingGraph(source, source, np.arange(len(scope_ids)), None)
     protect = graph.train_mask if config.protect_training else None
@@ -183,6 +202,72 @@ def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | N
     else:
         result = collapse(graph, reduction, protect=protect, on_stage=on_stage)
     return _TrainingGraph(result.graph, source, np.searchsorted(scope_ids, result.kept), result)
+
+
+def fit_collapse(
+    graph: Graph,
+    reduction: CollapseConfig,
+    training: TrainConfig,
+    memory: str | int,
+    *,
+    protect: NDArray[np.bool_] | None = None,
+    on_stage: OnStage | None = None,
+) -> MemoryFit:
+    """Return the largest collapse on which a training step fits a memory budget.
+
+    The edges of the reduced graph are predicted first and counted after the collapse; where there are too many, a
+    smaller budget is tried.
+
+    Args:
+        graph: The original graph.
+        reduction: How to collapse; its ``node_budget`` is replaced.
+        training: The model and how it is trained.
+        memory: As in :func:`run`.
+        protect: As in :func:`falcon_gnn.collapse`.
+        on_stage: As in :func:`run`.
+
+    Raises:
+        BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
+    """
+    from falcon_gnn.planning import fit_budget, shrink_to_fit
+
+    if on_stage is not None:
+        on_stage("planning")
+    plan = fit_budget(graph, training, memory, scope=reduction.scope)
+    if not plan.needs_collapse:
+        return MemoryFit(plan, None)
+    budget: int | None = plan.node_budget
+    while budget is not None:
+        result = collapse(graph, replace(reduction, node_budget=budget), protect=protect, on_stage=on_stage)
+        plan = replace(plan, node_budget=budget, num_edges=result.graph.num_edges)
+        budget = shrink_to_fit(plan, result.graph, plan.training)
+    return MemoryFit(plan, result)
+
+
+def _fit_training_graph(
+    graph: Graph, config: RunConfig, memory: str | int, on_stage: OnStage | None
+) -> tuple[RunConfig, _TrainingGraph, "MemoryPlan"]:
+    """Return the run with what fits the memory budget, the graph it trains on, and the plan."""
+    if not isinstance(config.reduction, CollapseConfig):
+        msg = "memory= sets the node budget of a FALCON collapse; give one: reduction=CollapseConfig(node_budget=1.0)."
+        raise GraphError(msg)
+    protect = graph.train_mask if config.protect_training else None
+    fit = fit_collapse(graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage)
+    config = replace(config, training=fit.plan.training)
+    if fit.result is None:
+        whole = replace(config, reduction=None, scope=config.reduction.scope if config.reduction else None)
+        return whole, reduce_training_graph(graph, whole, on_stage), fit.plan
+    source, scope_ids = _unreduced(graph, fit.result.config.scope)
+    trained_on = _TrainingGraph(fit.result.graph, source, np.searchsorted(scope_ids, fit.result.kept), fit.result)
+    return replace(config, reduction=fit.result.config), trained_on, fit.plan
+
+
+def _unreduced(graph: Graph, scope: str | None) -> tuple[Graph, NDArray[np.int64]]:
+    """Return what would be trained on without a reduction, and which input nodes these are."""
+    if scope == "full" or graph.train_mask is None:
+        return graph, np.arange(graph.num_nodes)
+    scope_ids = np.flatnonzero(graph.train_mask)
+    return graph.subgraph(scope_ids), scope_ids
 
 
 def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
@@ -209,7 +294,8 @@ def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
     folder = Path(folder)
     save_model(folder, outcome.result.spec, outcome.result.weights)
     write_json(outcome.record, folder / RECORD_FILE)
-    has_plots = _write_curve(outcome.result, folder / CURVE_FILE)
+    metric = outcome.record["config"]["training"]["validation_metric"]
+    has_plots = _write_curve(outcome.result, metric, folder / CURVE_FILE)
     if outcome.reduction is not None:
         _write_reduction(outcome.reduction, folder, "Collapse report")
     return has_plots
@@ -219,6 +305,35 @@ def write_json(value: dict[str, Any], path: str | Path) -> None:
     """Write a JSON file, whole or not at all; NaN becomes null."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_peak_curves(
+    graph: Graph, configs: Mapping[str, TrainConfig], memory: str, path: str | Path, *, scope: Scope | None = None
+) -> None:
+    """Draw the predicted peak of a training step over the node budget, one line per configuration.
+
+    Args:
+        graph: The original graph.
+        configs: Configurations by the name to show.
+        memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.parse_memory` reads it.
+        path: The ``.png`` or ``.svg`` file to write.
+        scope: As in :class:`RunConfig`.
+
+    Raises:
+        MissingDependencyError: If matplotlib is not installed.
+    """
+    from falcon_gnn.planning import device_memory, parse_memory, predict_curve
+    from falcon_gnn.reporting.plots import Line, LineAxes, lines_figure
+    from falcon_gnn.reporting.style import save_figure
+
+    lines = {}
+    for name, config in configs.items():
+        budgets, peaks = predict_curve(graph, config, scope=scope)
+        lines[name] = Line(budgets, [peak / 2**20 for peak in peaks])
+    device = next(iter(configs.values())).device
+    limit = parse_memory(memory, lambda: device_memory(device)) / 2**20
+    axes = LineAxes("Nodes kept", "Predicted peak (MiB)", "Peak of a training step", references={memory: limit})
+    save_figure(lines_figure(lines, axes), path)
 
 
 def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
@@ -344,7 +459,7 @@ def _write_reduction(result: CollapseResult, folder: Path, title: str) -> bool:
     return True
 
 
-def _write_curve(result: "TrainResult", path: Path) -> bool:
+def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
     from falcon_gnn.reporting.plots import learning_curve_figure
     from falcon_gnn.reporting.style import save_figure
 
@@ -354,6 +469,7 @@ def _write_curve(result: "TrainResult", path: Path) -> bool:
             [record.loss for record in result.epochs],
             [record.score for record in result.epochs],
             result.best_epoch,
+            score_name=f"Validation {metric.replace('_', '-')}",
         )
         save_figure(figure, path)
     except MissingDependencyError:

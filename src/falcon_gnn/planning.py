@@ -1,7 +1,7 @@
 """From bytes to nodes: what a training step needs, and the largest node budget that fits (Eq. 1, with Ψ in bytes)."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import ceil
@@ -12,7 +12,7 @@ import numpy as np
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.resources import total_memory
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.configs import ModelName, TrainConfig
 from falcon_gnn.training.shapes import (
     BatchShape,
     GraphShape,
@@ -30,6 +30,11 @@ CUDA_WORKSPACE_BYTES = 32 * 2**20
 FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
+_FEWEST_PART_BATCHES = 10
+_STANDARD: tuple[tuple[ModelName, int | None], ...] = (
+    ("gcn", None), ("gcn", 2), ("cluster-gcn", None), ("cluster-gcn", 2), ("gas", None), ("gas", 2),
+    ("sign", None), ("qsign", 2),
+)  # fmt: skip
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
@@ -177,6 +182,54 @@ def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
     if largest == 0:
         raise _floor_error(whole, config, budget)
     return _plan(whole, config, budget, largest)
+
+
+def plan_models(
+    graph: Graph, configs: Mapping[str, TrainConfig], memory: str | int, *, scope: str | None = None
+) -> dict[str, "MemoryPlan | BudgetError"]:
+    """Return what fits a memory budget for several configurations, side by side.
+
+    Args:
+        graph: The original graph.
+        configs: Configurations by name.
+        memory: As in :func:`fit_budget`.
+        scope: As in :func:`fit_budget`.
+
+    Returns:
+        A plan per name, or the error that says why nothing fits.
+    """
+    plans: dict[str, MemoryPlan | BudgetError] = {}
+    for name, config in configs.items():
+        try:
+            plans[name] = fit_budget(graph, config, memory, scope=scope)
+        except BudgetError as error:
+            plans[name] = error
+    return plans
+
+
+def predict_curve(
+    graph: Graph, config: TrainConfig, *, scope: str | None = None, num_points: int = 9
+) -> tuple[list[int], list[int]]:
+    """Return node budgets from a tenth of the training nodes to all, and the predicted peak at each, in bytes."""
+    whole = shape_of_graph(trained_part(graph, scope), config, graph)
+    budgets = np.unique(np.linspace(max(2, whole.num_nodes / 10), whole.num_nodes, num_points).astype(int)).tolist()
+    return budgets, [estimate_memory(whole.with_nodes(budget), config).total for budget in budgets]
+
+
+def standard_configs(config: TrainConfig, num_batches: int = 1) -> dict[str, TrainConfig]:
+    """Return the models and bits worth comparing, otherwise trained as ``config`` says.
+
+    Args:
+        config: The sizes and the training.
+        num_batches: Batches per epoch of all models but the full-batch GCN; Cluster-GCN and GAS have at least 10.
+    """
+    chosen: dict[str, TrainConfig] = {}
+    for model, bits in _STANDARD:
+        spec = replace(config.model, model=model, bits=bits, concat_self=False)
+        name = model if bits is None or model == "qsign" else f"{model}, {bits} bits"
+        fewest = _FEWEST_PART_BATCHES if spec.uses_parts else 1
+        chosen[name] = replace(config, model=spec, num_batches=1 if model == "gcn" else max(num_batches, fewest))
+    return chosen
 
 
 def shrink_to_fit(plan: MemoryPlan, reduced: Graph, config: TrainConfig) -> int | None:

@@ -59,6 +59,27 @@ def runs_table(records: Mapping[str, Mapping[str, Any]]) -> "Table":
     return table
 
 
+def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
+    """Return what fits a memory budget per model, with the predicted peak by what it is for.
+
+    Args:
+        plans: As :func:`falcon_gnn.planning.plan_models` returns them.
+        memory: The budget as the user wrote it.
+    """
+    kinds = ("weights", "gradients", "optimizer", "activations", "inputs", "temporaries")
+    columns = ["model", "nodes that fit", "of", "batches", "peak (MiB)", *kinds]
+    table = _table(f"What fits {memory}, predicted", columns)
+    for name, plan in plans.items():
+        if isinstance(plan, Exception):
+            table.add_row(name, "none", *[""] * (len(columns) - 2))
+            continue
+        split = [f"{getattr(plan.estimate, kind) / _MIB:,.1f}" for kind in kinds]
+        peak = f"{plan.estimate.total / _MIB:,.1f}"
+        nodes = f"{plan.node_budget:,}" if plan.needs_collapse else "all"
+        table.add_row(name, nodes, f"{plan.num_nodes:,}", str(plan.training.num_batches), peak, *split)
+    return table
+
+
 def _table(title: str, columns: Sequence[str]) -> "Table":
     from rich.table import Table
 

@@ -1,0 +1,105 @@
+"""The command as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from falcon_gnn.cli import app, main
+from falcon_gnn.datasets import load_graph
+from falcon_gnn.datasets.archive import write_npz
+
+QUICK = ["--epochs", "2", "--hidden", "16", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small part of the digits as a file."""
+    path = tmp_path_factory.mktemp("graph") / "part.npz"
+    write_npz(load_graph("digits").subgraph(np.arange(300)), path)
+    return str(path)
+
+
+def call(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_collapse_writes_graph_map_and_report(source: str, tmp_path: Path) -> None:
+    output = call("collapse", source, "--node-budget", "50", "--centrality", "DC", "--out", str(tmp_path / "r"))
+    assert {"graph.npz", "mapping.npz", "report.json", "report.html"} == {p.name for p in (tmp_path / "r").iterdir()}
+    assert "label distribution error" in output
+    assert json.loads((tmp_path / "r" / "report.json").read_text())["after"]["num_nodes"] == 50
+
+
+def test_a_budget_with_a_decimal_point_is_a_share(source: str, tmp_path: Path) -> None:
+    call("collapse", source, "--node-budget", "1.0", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["after"]["num_nodes"] == report["before"]["num_nodes"]
+
+
+def test_train_then_predict(source: str, tmp_path: Path) -> None:
+    output = call(
+        "train", source, "--model", "qsign", "--node-budget", "0.34", "--centrality", "pagerank",
+        "--out", str(tmp_path / "run"), *QUICK,
+    )  # fmt: skip
+    assert "test accuracy" in output
+    assert (tmp_path / "run" / "learning_curve.png").is_file()
+    output = call("predict", str(tmp_path / "run"), source, "--out", str(tmp_path / "predictions.parquet"))
+    assert "300 nodes labelled" in output
+
+
+def test_plan_shows_every_model_and_draws_the_curve(source: str, tmp_path: Path) -> None:
+    output = call("plan", source, "--memory", "1MiB", "--hidden", "32", "--out", str(tmp_path / "peaks.png"))
+    assert all(model in output for model in ("gcn", "cluster-gcn", "gas", "sign", "qsign"))
+    assert (tmp_path / "peaks.png").is_file()
+
+
+def test_collapse_to_memory_says_when_everything_fits(source: str, tmp_path: Path) -> None:
+    output = call("collapse", source, "--memory", "1GiB", "--model", "gcn", "--out", str(tmp_path))
+    assert "nothing needs to be collapsed" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["collapse", "{source}", "--out", "x"], "one of --node-budget"),
+        (["collapse", "{source}", "--node-budget", "5", "--memory", "1GiB", "--out", "x"], "got both"),
+        (["collapse", "{source}", "--node-budget", "many", "--out", "x"], "got 'many'"),
+        (["collapse", "{source}", "--node-budget", "0", "--out", "x"], "node_budget must be"),
+        (
+            ["collapse", "{source}", "--node-budget", "5", "--centrality", "pagrank", "--out", "x"],
+            "Did you mean 'pagerank'",
+        ),
+        (["collapse", "digitz", "--node-budget", "5", "--out", "x"], "digits"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    words: list[str], message: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["falcon-gnn", *(word.format(source=source) for word in words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_help_loads_neither_torch_nor_scikit_learn_nor_numba() -> None:
+    code = (
+        "import sys\nfrom falcon_gnn.cli import app\nfrom typer.testing import CliRunner\n"
+        "CliRunner().invoke(app, ['--help'])\n"
+        "print(sorted({'torch', 'sklearn', 'numba', 'matplotlib', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_the_version_is_shown() -> None:
+    from falcon_gnn import __version__
+
+    assert call("--version").strip() == __version__

@@ -1,0 +1,169 @@
+"""One run: what it trains on, what it records, what it writes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.pipeline import (
+    RunConfig,
+    describe_machine,
+    describe_versions,
+    fit_collapse,
+    predict_to_file,
+    reduce_training_graph,
+    run,
+    write_collapse,
+    write_json,
+)
+from falcon_gnn.reduction import CollapseConfig, collapse
+from falcon_gnn.reduction.config import CoarsenConfig
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
+
+TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=16, num_layers=2), num_epochs=3, device="cpu")
+QUARTER = CollapseConfig(0.25, centrality="degree", num_clusters=3)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    rng = np.random.default_rng(1)
+    y = np.arange(120) % 3
+    x = np.eye(3, dtype=np.float32)[y] + rng.normal(0, 0.1, (120, 3)).astype(np.float32)
+    return Graph.from_edges(
+        rng.integers(0, 120, (2, 400)), 120, x=x, y=y, warn_one_way="never",
+        train_mask=np.arange(120) < 80, val_mask=(np.arange(120) >= 80) & (np.arange(120) < 100),
+        test_mask=np.arange(120) >= 100,
+    )  # fmt: skip
+
+
+def test_without_a_reduction_the_training_nodes_are_trained_on(graph: Graph) -> None:
+    trained = reduce_training_graph(graph, RunConfig(TRAINING))
+    assert trained.graph.num_nodes == 80
+    assert trained.reduction is None
+
+
+def test_scope_full_trains_on_the_whole_graph(graph: Graph) -> None:
+    trained = reduce_training_graph(graph, RunConfig(TRAINING, scope="full"))
+    assert trained.graph is graph
+
+
+def test_the_survivors_are_found_in_the_unreduced_training_graph(graph: Graph) -> None:
+    trained = reduce_training_graph(graph, RunConfig(TRAINING, QUARTER, hops_from="original"))
+    assert trained.graph.num_nodes == 20
+    np.testing.assert_array_equal(trained.source.x[trained.source_ids], trained.graph.x)
+
+
+def test_training_nodes_can_be_protected(graph: Graph) -> None:
+    config = RunConfig(TRAINING, replace(QUARTER, node_budget=100, scope="full"), protect_training=True)
+    trained = reduce_training_graph(graph, config)
+    assert int(trained.graph.train_mask.sum()) == 80
+
+
+def test_coarsening_is_a_reduction_like_any_other(graph: Graph) -> None:
+    record = run(graph, RunConfig(TRAINING, CoarsenConfig(30)), progress=False).record
+    assert record["trained_on"]["num_nodes"] == 30
+    assert record["config"]["reduction_kind"] == "CoarsenConfig"
+
+
+def test_a_run_leaves_its_record_weights_map_and_plots(graph: Graph, tmp_path: Path) -> None:
+    outcome = run(graph, RunConfig(TRAINING, QUARTER), name="toy", out=tmp_path / "run", progress=False)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {
+        "record.json",
+        "weights.safetensors",
+        "model.json",
+        "mapping.npz",
+        "report.json",
+        "learning_curve.png",
+    } <= names
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert record == outcome.record
+    assert record["graph"]["name"] == "toy"
+    assert 0 <= record["scores"]["test"]["accuracy"] <= 1
+
+
+def test_the_record_holds_no_name_of_this_machine() -> None:
+    text = json.dumps([describe_machine(), describe_versions()])
+    assert str(Path.cwd()) not in text
+    assert {"cpu", "cores"} <= set(describe_machine())
+
+
+def test_predictions_name_every_node_of_the_original_graph(graph: Graph, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    run(graph, RunConfig(TRAINING), out=tmp_path, progress=False)
+    assert predict_to_file(tmp_path, graph, tmp_path / "p.parquet") == 120
+    table = pyarrow.parquet.read_table(tmp_path / "p.parquet").to_pydict()
+    assert table["node_id"] == list(range(120))
+    assert set(table["prediction"]) <= {0, 1, 2}
+    assert all(0 < p <= 1 for p in table["probability"])
+
+
+def test_predictions_for_several_labels_are_lists(graph: Graph, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    several = graph.replace(y=np.eye(3, dtype=np.uint8)[graph.y])
+    run(several, RunConfig(TRAINING), out=tmp_path, progress=False)
+    predict_to_file(tmp_path, several, tmp_path / "p.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "p.parquet").to_pydict()
+    assert len(table["prediction"][0]) == 3
+    assert set(table["prediction"][0]) <= {0, 1}
+
+
+def test_predictions_can_be_csv(graph: Graph, tmp_path: Path) -> None:
+    run(graph, RunConfig(TRAINING), out=tmp_path, progress=False)
+    predict_to_file(tmp_path, graph, tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text().splitlines()[0] == '"node_id","prediction","probability"'
+
+
+def test_an_interrupted_run_goes_on_where_it_was(graph: Graph, tmp_path: Path) -> None:
+    whole = run(graph, RunConfig(TRAINING), progress=False).record
+    run(graph, RunConfig(replace(TRAINING, num_epochs=1)), out=tmp_path, progress=False)
+    resumed = run(graph, RunConfig(TRAINING), out=tmp_path, resume=True, progress=False).record
+    assert resumed["scores"] == whole["scores"]
+
+
+def test_hops_from_the_original_need_a_sign_model() -> None:
+    with pytest.raises(GraphError, match="hops_from='original' needs a SIGN model"):
+        RunConfig(replace(TRAINING, model=ModelConfig("gcn")), hops_from="original")
+
+
+def test_a_seed_reaches_reduction_and_training() -> None:
+    config = RunConfig(TRAINING, QUARTER).with_seed(5)
+    assert (config.training.seed, config.reduction.seed) == (5, 5)
+
+
+def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
+    training = replace(TRAINING, model=ModelConfig("gcn", hidden_channels=64), num_epochs=1)
+    whole = fit_collapse(graph, QUARTER, training, "1GiB")
+    assert whole.result is None
+    tight = whole.plan.estimate.total - 20_000
+    outcome = run(graph, RunConfig(training, QUARTER), memory=tight, progress=False)
+    assert outcome.reduction is not None
+    assert 1 <= outcome.record["trained_on"]["num_nodes"] < 80
+    assert outcome.record["plan"]["total"] <= tight
+
+
+def test_memory_without_a_collapse_to_size_is_refused(graph: Graph) -> None:
+    with pytest.raises(GraphError, match="sets the node budget of a FALCON collapse"):
+        run(graph, RunConfig(TRAINING), memory="1GiB", progress=False)
+
+
+def test_a_collapse_is_written_whole(graph: Graph, tmp_path: Path) -> None:
+    from falcon_gnn.datasets import load_graph
+
+    result = collapse(graph, QUARTER)
+    write_collapse(result, tmp_path / "out")
+    read = load_graph(tmp_path / "out" / "graph.npz")
+    np.testing.assert_array_equal(read.indices, result.graph.indices)
+    with np.load(tmp_path / "out" / "mapping.npz", allow_pickle=False) as mapping:
+        np.testing.assert_array_equal(mapping["assignment"], result.assignment)
+
+
+def test_json_keeps_no_nan(tmp_path: Path) -> None:
+    write_json({"a": float("nan"), "b": np.float32(1.5), "c": (np.int64(2),)}, tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": 1.5, "c": [2]}
