@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests import oracles
+from tests.strategies import collapse_cases
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction import collapse
+
+STAR = np.array([[0, 0, 0, 0], [1, 2, 3, 4]])
+HUB_FIRST = np.array([9.0, 1, 2, 3, 8])
+
+
+def _star(**options):
+    """Return nodes 1, 2 and 3 merged into the hub 0, with 4 kept beside it."""
+    arrays = {name: options.pop(name) for name in ("x", "y", "train_mask", "val_mask", "test_mask") if name in options}
+    graph = Graph.from_edges(STAR, 5, **arrays)
+    return collapse(graph, node_budget=2, centrality=HUB_FIRST, num_clusters=1, **options)
+
+
+@given(collapse_cases(), st.booleans(), st.data())
+@settings(deadline=None)
+def test_mean_features_are_the_means_of_the_groups(case, is_sparse, data):
+    num_nodes = case.edges.num_nodes
+    x = np.array(data.draw(st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=num_nodes, max_size=num_nodes)))
+    graph = case.graph.replace(x=sp.csr_array(x.astype(np.float64)) if is_sparse else x.astype(np.float64))
+    result = collapse(graph, merge="mean", **case.arguments)
+    found = result.graph.x.toarray() if is_sparse else result.graph.x
+    expected = oracles.group_mean(x, result.assignment.tolist(), len(result.kept))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@given(collapse_cases(), st.data())
+@settings(deadline=None)
+def test_mean_classes_are_the_majority_of_the_visible_labels(case, data):
+    num_nodes = case.edges.num_nodes
+    y = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=num_nodes, max_size=num_nodes)))
+    visible = data.draw(st.lists(st.booleans(), min_size=num_nodes, max_size=num_nodes).filter(any))
+    graph = case.graph.replace(y=y, train_mask=np.array(visible))
+    groups = oracles.walk_algorithm_1(
+        case.edges.neighbors, oracles.rank_by_scores(case.scores, case.seed), case.clusters, case.budget,
+        order=case.order, protected=set(case.protected),
+    ).assignment  # fmt: skip
+    assume(any(shown and group >= 0 for shown, group in zip(visible, groups, strict=True)))
+    result = collapse(graph, merge="mean", scope="full", **case.arguments)
+    expected = oracles.group_class(y, visible, result.assignment.tolist(), result.kept.tolist())
+    assert result.graph.y.tolist() == expected
+    trains = [any(visible[v] for v in np.flatnonzero(result.assignment == group)) for group in range(len(result.kept))]
+    assert result.graph.train_mask.tolist() == trains
+
+
+@pytest.mark.parametrize("merge", ["hub", "drop"])
+def test_a_survivor_keeps_what_is_its_own(merge):
+    x, y = np.arange(10.0).reshape(5, 2), np.array([3, 1, 1, 1, 0])
+    result = _star(x=x, y=y, merge=merge)
+    assert result.graph.x.tolist() == x[[0, 4]].tolist()
+    assert result.graph.y.tolist() == [3, 0]
+
+
+def test_a_tie_of_classes_goes_to_the_survivors_own_and_then_to_the_smallest():
+    assert _star(y=np.array([2, 2, 1, 1, 0]), merge="mean").graph.y.tolist() == [2, 0]
+    assert _star(y=np.array([-1, 2, 1, -1, 0]), merge="mean").graph.y.tolist() == [1, 0]
+
+
+def test_a_group_without_a_visible_label_keeps_the_survivors_own():
+    assert _star(y=np.array([-1, -1, -1, -1, 0]), merge="mean").graph.y.tolist() == [-1, 0]
+
+
+def test_multi_label_and_regression_labels_are_averaged():
+    y = np.array([[1, 0], [1, 1], [0, 1], [0, 1], [1, 0]])
+    assert _star(y=y, merge="mean").graph.y.tolist() == [[0.5, 0.75], [1, 0]]
+    targets = np.array([0.5, 1.5, np.nan, 4.0, 2.5])
+    assert _star(y=targets, merge="mean").graph.y.tolist() == [2.0, 2.5]
+
+
+def test_a_missing_entry_of_a_multi_label_row_is_no_vote_against():
+    y = np.array([[1, np.nan], [1, 1], [np.nan, 1], [0, np.nan], [1, np.nan]])
+    np.testing.assert_allclose(_star(y=y, merge="mean").graph.y, [[2 / 3, 1], [1, np.nan]])
+
+
+def test_a_survivor_alone_in_its_group_keeps_its_values_to_the_bit():
+    x, y = np.full((5, 1), 0.1), np.array([0.1, 0.2, 0.3, 0.4, 0.7])
+    result = collapse(Graph.from_edges(STAR, 5, x=x, y=y), node_budget=5, merge="mean", num_clusters=1)
+    assert result.graph.x.tolist() == x.tolist()
+    assert result.graph.y.tolist() == y.tolist()
+
+
+def test_means_of_a_very_large_group_keep_their_digits():
+    """A million float32 values added one by one drift by percents."""
+    num_nodes = 1_000_000
+    edges = np.stack([np.zeros(num_nodes - 1, np.int64), np.arange(1, num_nodes)])
+    graph = Graph.from_edges(edges, num_nodes, x=np.full((num_nodes, 1), 0.1, np.float32))
+    result = collapse(graph, node_budget=1, merge="mean", num_clusters=1, centrality="degree")
+    assert result.graph.x[0, 0] == pytest.approx(0.1, rel=1e-5)
+
+
+def test_integer_features_become_means_and_stay_integers_for_hubs():
+    x = np.array([[0], [1], [1], [1], [7]])
+    assert _star(x=x, merge="mean").graph.x.tolist() == [[0.75], [7]]
+    assert _star(x=x).graph.x.dtype == x.dtype
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_mean_features_keep_their_type(is_sparse):
+    x = np.ones((5, 2), np.float32)
+    found = _star(x=sp.csr_array(x) if is_sparse else x, merge="mean").graph.x
+    assert found.dtype == np.float32
+    assert sp.issparse(found) == is_sparse
+
+
+def test_a_survivor_trains_if_any_member_does_and_then_does_not_validate():
+    train, val = np.array([0, 1, 0, 0, 0], bool), np.array([1, 0, 0, 0, 1], bool)
+    result = _star(y=np.zeros(5, int), train_mask=train, val_mask=val, merge="mean", scope="full")
+    assert result.graph.train_mask.tolist() == [True, False]
+    assert result.graph.val_mask.tolist() == [False, True]
+
+
+def test_masks_that_select_no_survivor_are_left_out():
+    masks = {"train_mask": np.array([1, 0, 0, 0, 1], bool), "val_mask": np.array([0, 1, 0, 0, 0], bool)}
+    reduced = _star(scope="full", **masks).graph
+    assert reduced.train_mask.all()
+    assert reduced.val_mask is None
+
+
+def test_a_collapse_that_loses_every_training_node_is_refused_with_the_fix():
+    with pytest.raises(GraphError, match=r"no training node survives this collapse\. Pass protect=train_mask"):
+        _star(train_mask=np.array([0, 1, 0, 0, 0], bool), scope="full")
+
+
+def test_any_other_node_attribute_is_carried_for_survivors():
+    graph = Graph.from_edges(STAR, 5, node_attributes={"graph_id": np.arange(5), "name": np.array(list("abcde"))})
+    for merge in ("hub", "mean", "drop"):
+        result = collapse(graph, node_budget=2, centrality=HUB_FIRST, num_clusters=1, merge=merge)
+        assert result.graph.node_attributes["graph_id"].tolist() == result.kept.tolist() == [0, 4]
+        assert result.graph.node_attributes["name"].tolist() == ["a", "e"]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [np.array([1, 1, 0, -1, 1]), np.array([0.5, 1, 1, np.nan, 1]), np.array([[1, 1]] * 3 + [[np.nan] * 2] + [[1, 0]])],
+)
+def test_a_hidden_label_is_not_trained_on_because_an_unlabelled_member_trains(y):
+    result = _star(y=y, train_mask=np.array([0, 0, 0, 1, 0], bool), merge="mean", scope="full")
+    assert result.graph.train_mask.tolist() == [True, False]
+    assert np.isnan(result.graph.y[0]).all() or np.all(result.graph.y[0] == -1)

@@ -1,0 +1,109 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from falcon_gnn.files import replacing, replacing_folder
+
+
+def _names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _write_half(path, error):
+    path.write_text("ha")
+    raise error
+
+
+def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path):
+    with replacing(tmp_path / "deep" / "graph.npz") as temporary:
+        assert temporary.suffix == ".npz"
+        temporary.write_text("new")
+        assert not (tmp_path / "deep" / "graph.npz").exists()
+    assert (tmp_path / "deep" / "graph.npz").read_text() == "new"
+    assert _names(tmp_path / "deep") == ["graph.npz"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_failure_leaves_the_old_file_whole_and_nothing_else(tmp_path, error):
+    target = tmp_path / "graph.npz"
+    target.write_text("old")
+    with pytest.raises(error), replacing(target) as temporary:
+        _write_half(temporary, error)
+    assert target.read_text() == "old"
+    assert _names(tmp_path) == ["graph.npz"]
+
+
+_SLOW_WRITER = """
+import sys, time
+from falcon_gnn.files import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("number", "is_cleaned"), [(signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_ctrl_c_and_a_crash_leave_the_old_file_whole(tmp_path, number, is_cleaned):
+    target = tmp_path / "graph.npz"
+    target.write_text("old")
+    with subprocess.Popen(
+        [sys.executable, "-c", _SLOW_WRITER, str(target)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout.readline() == b"writing\n"
+        process.send_signal(number)
+    assert process.returncode != 0
+    assert target.read_text() == "old"
+    assert (_names(tmp_path) == ["graph.npz"]) == is_cleaned
+
+
+def test_a_file_gets_the_usual_permissions(tmp_path):
+    (tmp_path / "usual").touch()
+    with replacing(tmp_path / "file") as temporary:
+        temporary.touch()
+    with replacing_folder(tmp_path / "folder"):
+        pass
+    (tmp_path / "usual folder").mkdir()
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert (tmp_path / "folder").stat().st_mode == (tmp_path / "usual folder").stat().st_mode
+
+
+def test_a_folder_replaces_the_old_one_when_it_is_whole(tmp_path):
+    target = tmp_path / "reduced"
+    target.mkdir()
+    (target / "old").touch()
+    with replacing_folder(target) as temporary:
+        (temporary / "new").touch()
+        assert _names(target) == ["old"]
+    assert _names(target) == ["new"]
+    assert _names(tmp_path) == ["reduced"]
+
+
+def test_a_failure_leaves_the_old_folder_whole_and_nothing_else(tmp_path):
+    target = tmp_path / "reduced"
+    target.mkdir()
+    (target / "old").touch()
+    with pytest.raises(KeyboardInterrupt), replacing_folder(target) as temporary:
+        _write_half(temporary / "new", KeyboardInterrupt)
+    assert _names(target) == ["old"]
+    assert _names(tmp_path) == ["reduced"]
+
+
+def test_a_failure_while_the_folders_change_places_brings_the_old_one_back(tmp_path, monkeypatch):
+    target = tmp_path / "reduced"
+    target.mkdir()
+    (target / "old").touch()
+    replace = type(target).replace
+
+    def fail_for_the_new_one(path, new_path):
+        if new_path == target and path.name != target.name:
+            raise KeyboardInterrupt
+        return replace(path, new_path)
+
+    monkeypatch.setattr(type(target), "replace", fail_for_the_new_one)
+    with pytest.raises(KeyboardInterrupt), replacing_folder(target) as temporary:
+        (temporary / "new").touch()
+    assert _names(target) == ["old"]
+    assert _names(tmp_path) == ["reduced"]

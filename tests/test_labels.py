@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from falcon_gnn.errors import GraphError
+from falcon_gnn.labels import class_ids, encode_labels, infer_task, labelled_nodes
+from tests import oracles
+
+_CLASSES = st.lists(st.integers(-1, 4), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("y", "task"),
+    [
+        (np.array([0, 1, -1]), "classes"), (np.array([0.0, 2.0, np.nan]), "classes"), (np.array([[1], [0]]), "classes"),
+        (np.array([True, False]), "classes"), (np.array([np.nan, np.nan]), "classes"),
+        (np.array([0.5, 1.0]), "regression"), (np.array([[0.5], [1.0]]), "regression"),
+        (np.array([[0, 1], [1, 1]]), "multilabel"), (np.array([[0.2, 1.0]]), "multilabel"),
+    ],
+)  # fmt: skip
+def test_the_task_is_told_from_the_labels(y, task):
+    assert infer_task(y) == task
+
+
+def test_a_task_that_fits_overrides_what_would_be_told():
+    assert infer_task(np.array([1, 2, 3]), "regression") == "regression"
+    assert infer_task(np.ones((3, 2)), "regression") == "regression"
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "message"),
+    [
+        (np.array([0.5, 1]), "classes", "task='classes' needs whole numbers"),
+        (np.ones((3, 2), int), "classes", r"of shape \(N,\), got int64 of shape \(3, 2\)"),
+        (np.array([0, 1]), "multilabel", r"needs y of shape \(N, L\), got \(2,\)"),
+        (np.array([0, 1]), "ranking", "task must be one of classes, multilabel, regression or None, got 'ranking'"),
+    ],
+)
+def test_a_task_that_does_not_fit_the_labels_is_refused(y, task, message):
+    with pytest.raises(GraphError, match=message):
+        infer_task(y, task)
+
+
+@given(_CLASSES, st.data())
+def test_classes_become_one_hot_rows_and_hidden_ones_zero_rows(classes, data):
+    visible = data.draw(st.lists(st.booleans(), min_size=len(classes), max_size=len(classes)))
+    encoding = encode_labels(np.array(classes), "classes", visible=np.array(visible))
+    assert encoding.matrix.tolist() == oracles.label_vectors(np.array(classes), visible).tolist()
+    assert encoding.labelled.tolist() == [v and c >= 0 for v, c in zip(visible, classes, strict=True)]
+
+
+def test_minus_one_and_nan_are_unlabelled_and_have_zero_vectors():
+    """pytorch_geometric 665, 8001; ppnp 9."""
+    encoding = encode_labels(np.array([1.0, np.nan, -1.0, 0.0]), "classes")
+    assert encoding.matrix.tolist() == [[0, 1], [0, 0], [0, 0], [1, 0]]
+    assert encoding.labelled.tolist() == [True, False, False, True]
+
+
+def test_an_unlabelled_row_of_a_multi_label_matrix_is_all_nan():
+    encoding = encode_labels(np.array([[1.0, 0], [np.nan, np.nan], [np.nan, 1]]), "multilabel")
+    assert encoding.labelled.tolist() == [True, False, True]
+    assert encoding.matrix.tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_hidden_labels_do_not_widen_the_vectors():
+    encoding = encode_labels(np.array([0, 1, 9]), "classes", visible=np.array([True, True, False]))
+    assert encoding.num_labels == 2
+
+
+def test_the_number_of_classes_may_be_given():
+    assert encode_labels(np.array([0, 1]), "classes", num_classes=5).matrix.shape == (2, 5)
+    with pytest.raises(GraphError, match="num_classes must be above every visible class, got 2 and a class 3"):
+        encode_labels(np.array([0, 3]), "classes", num_classes=2)
+
+
+def test_labels_that_are_all_hidden_are_still_a_matrix():
+    encoding = encode_labels(np.array([-1, -1]), "classes")
+    assert encoding.matrix.tolist() == [[0], [0]]
+    assert not encoding.labelled.any()
+
+
+def test_whole_numbers_that_are_no_classes_are_refused_before_memory_is_asked_for():
+    """Years or prices as integers would be one-hot vectors of that width."""
+    y = np.zeros(1000, np.int64)
+    y[0] = 2**40
+    with pytest.raises(GraphError, match=r"task='regression'|num_classes"):
+        encode_labels(y, "classes")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.float32, np.float64, bool])
+def test_class_ids_are_int64_whatever_the_labels_are(dtype):
+    ids = class_ids(np.array([[1], [0]], dtype))
+    assert ids.dtype == np.int64
+    assert ids.tolist() == [1, 0]
+
+
+def test_labelled_nodes_of_whole_matrices_are_all():
+    assert labelled_nodes(np.zeros((3, 2), np.uint8), "multilabel").all()
+
+
+def test_the_labels_are_only_read():
+    y = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    before = y.copy()
+    encode_labels(y, "multilabel")
+    np.testing.assert_array_equal(y, before)
