@@ -1,0 +1,194 @@
+"""One planned run: load the graph, do it, and return its line for the records."""
+
+import math
+import os
+import warnings
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from falcon_gnn.benchmark.config import DatasetConfig
+from falcon_gnn.benchmark.plan import PlannedRun
+from falcon_gnn.datasets import dataset_names, load_graph, synthetic_graph
+from falcon_gnn.datasets.splits import SplitOptions, apply_split
+from falcon_gnn.errors import FalconError
+from falcon_gnn.graph import Graph
+from falcon_gnn.pipeline import describe_machine, describe_versions, reduce_training_graph, run
+from falcon_gnn.reduction.result import CollapseResult
+
+_GRAPHS_IN_MEMORY = 2
+_WARM_UP_NODES = 300
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "of memory are needed")
+
+
+class MissingDataError(Exception):
+    """A data set of the benchmark cannot be loaded."""
+
+
+@dataclass
+class Workplace:
+    """Where runs are done: the data folder, the conditions, and the graphs loaded last.
+
+    Attributes:
+        data: Folder of the graph files.
+        num_workers: Processes that run at the same time, for the record.
+        graphs: Graphs by data set, the latest last.
+        is_warm: Whether the kernels of a reduction have been compiled.
+    """
+
+    data: Path
+    num_workers: int = 1
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    is_warm: set[str] = field(default_factory=set)
+
+    def graph(self, dataset: DatasetConfig) -> Graph:
+        """Return the graph of a data set, loaded once.
+
+        Raises:
+            MissingDataError: If it cannot be loaded.
+        """
+        key = repr(replace(dataset, options={}))
+        if key not in self.graphs:
+            while len(self.graphs) >= _GRAPHS_IN_MEMORY:
+                self.graphs.pop(next(iter(self.graphs)))
+            try:
+                self.graphs[key] = load_dataset(dataset, self.data)
+            except (FalconError, OSError) as error:
+                raise MissingDataError(str(error)) from error
+        return self.graphs[key]
+
+
+def do_run(planned: PlannedRun, place: Workplace) -> dict[str, Any]:
+    """Do a run and return its line: a record, an error, or word that its data set is missing.
+
+    Only an interruption is let through.
+    """
+    started, used = perf_counter(), process_time()
+    line: dict[str, Any] = {"id": planned.run_id, "run": planned.name, "seed": planned.seed}
+    try:
+        graph = place.graph(planned.dataset)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            record = _record(planned, graph, place)
+    except MissingDataError as error:
+        return {"missing_data": planned.dataset.name, "error": str(error)}
+    except Exception as error:
+        return line | {"error": f"{type(error).__name__}: {error}", "out_of_memory": is_out_of_memory(error)}
+    told = sorted({str(warning.message) for warning in caught})
+    conditions = {
+        "workers": place.num_workers,
+        "threads": _num_threads(),
+        "total_seconds": perf_counter() - started,
+        "cpu_seconds": process_time() - used,
+    }
+    return line | {"kind": planned.kind, "conditions": conditions, "warnings": told, "record": record}
+
+
+def load_dataset(dataset: DatasetConfig, data: Path) -> Graph:
+    """Return the graph of a data set.
+
+    Args:
+        dataset: What to load or draw.
+        data: Folder that its path is relative to; for a known name, the root.
+
+    Raises:
+        GraphError: If it is not there or unusable.
+    """
+    split = {"split": dataset.split, "split_shares": dataset.split_shares, "seed": dataset.split_seed}
+    if dataset.synthetic is not None:
+        options = SplitOptions(dataset.split, dataset.split_shares, dataset.split_seed)
+        graph = apply_split(synthetic_graph(dataset.synthetic), options)
+    elif dataset.source.lower() in dataset_names():
+        graph = load_graph(dataset.source, root=data, threshold=dataset.threshold, **split)  # type: ignore[arg-type]
+    else:
+        told = {"split_index": dataset.split_index, "threshold": dataset.threshold}
+        graph = load_graph(data / dataset.source, **split, **told)  # type: ignore[arg-type]
+    return _with_normal_rows(graph) if dataset.normalize_rows else graph
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a device or on the machine."""
+    text = f"{type(error).__name__} {error}".lower()
+    return isinstance(error, MemoryError) or "outofmemory" in text or any(phrase in text for phrase in _OUT_OF_MEMORY)
+
+
+def _record(planned: PlannedRun, graph: Graph, place: Workplace) -> dict[str, Any]:
+    if planned.kind in ("train", "resources"):
+        outcome = run(graph, planned.config, name=planned.dataset.name, progress=False)
+        return _with_reduction_facts(outcome.record, outcome.reduction)
+    if planned.kind == "collapse_time":
+        _warm_up(planned, graph, place)
+    started = perf_counter()
+    reduced = reduce_training_graph(graph, planned.config)
+    seconds = perf_counter() - started
+    result = reduced.reduction
+    assert result is not None
+    labels = result.report.labels
+    record = {
+        "graph": {"name": planned.dataset.name, "num_nodes": graph.num_nodes, "num_edges": graph.num_edges},
+        "trained_on": {"num_nodes": reduced.graph.num_nodes, "num_edges": reduced.graph.num_edges},
+        "config": planned.config.to_dict(),
+        "reduction": {
+            "num_dropped": result.report.num_dropped,
+            "seconds": result.report.seconds,
+            "label_distribution_error": labels and _finite(labels.label_distribution_error),
+            "label_distribution_error_relative": labels and _finite(labels.label_distribution_error_relative),
+        },
+        "seconds": {"reduction": seconds},
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+    }
+    return _with_reduction_facts(record, result)
+
+
+def _with_reduction_facts(record: dict[str, Any], result: CollapseResult | None) -> dict[str, Any]:
+    """Return the record with the number of nodes that the budget is a share of, and a coarsening's spectral error."""
+    if result is None:
+        return record
+    error = getattr(result, "spectral_error", None)
+    facts = {
+        "num_nodes_in_scope": result.report.before.num_nodes,
+        "spectral_error": None if error is None else {name: _finite(value) for name, value in asdict(error).items()},
+    }
+    return {**record, "reduction": {**record["reduction"], **facts}}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number as JSON can hold it."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _warm_up(planned: PlannedRun, graph: Graph, place: Workplace) -> None:
+    """Reduce a small part of the graph once, so that no time holds a compilation."""
+    reduction = planned.config.reduction
+    assert reduction is not None
+    method = f"{planned.dataset.name} {type(reduction).__name__} {getattr(reduction, 'centrality', '')}"
+    if method in place.is_warm:
+        return
+    nodes = np.arange(graph.num_nodes) if graph.train_mask is None else np.flatnonzero(graph.train_mask)
+    small = graph.replace(val_mask=None, test_mask=None).subgraph(nodes[:_WARM_UP_NODES])
+    # A piece of the graph can be unfit (an iteration that does not converge, say); the kernels are compiled then.
+    with suppress(FalconError):
+        reduce_training_graph(small, replace(planned.config, reduction=replace(reduction, node_budget=0.5)))
+    place.is_warm.add(method)
+
+
+def _with_normal_rows(graph: Graph) -> Graph:
+    """Return the graph with each row of its features divided by its sum; rows of zeros stay."""
+    from scipy.sparse import csr_array, diags_array, issparse
+
+    assert graph.x is not None
+    sums = np.asarray(graph.x.sum(axis=1), np.float64).reshape(-1)
+    scale = np.divide(1, sums, out=np.zeros_like(sums), where=sums != 0).astype(np.float32)
+    if issparse(graph.x):
+        return graph.replace(x=csr_array(diags_array(scale) @ graph.x))
+    return graph.replace(x=graph.x * scale[:, None])
+
+
+def _num_threads() -> int:
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() else os.cpu_count() or 1

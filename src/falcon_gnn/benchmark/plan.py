@@ -1,0 +1,219 @@
+"""From a benchmark to its runs: each with all its options, its place in the tables and an id that stays the same."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from falcon_gnn.benchmark.config import (
+    BenchmarkConfig,
+    Budget,
+    DatasetConfig,
+    Kind,
+    MethodConfig,
+    Options,
+    read_config,
+)
+from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
+from falcon_gnn.benchmark.overrides import Choice, override_options
+from falcon_gnn.errors import FalconError, GraphError
+from falcon_gnn.pipeline import RunConfig
+from falcon_gnn.reduction.centrality import centrality_name
+from falcon_gnn.reduction.config import CollapseConfig
+
+SHORT_CENTRALITIES = {"degree": "DC", "betweenness": "BC", "closeness": "CC", "pagerank": "PR", "eigenvector": "EC"}
+"""The paper's abbreviations."""
+
+_GRAPH_FIELDS = (
+    "source", "synthetic", "split", "split_index", "split_shares", "split_seed", "threshold", "normalize_rows",
+)  # fmt: skip
+"""What of a data set decides its graph."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in the tables; one run per seed belongs to it.
+
+    Attributes:
+        dataset: Name of the data set.
+        model: Name of the model, empty where nothing is trained.
+        method: Name of the method.
+        centrality: The paper's abbreviation where the method is run with several, else empty.
+        budget: Nodes to keep, a number or a share; None without a reduction.
+    """
+
+    dataset: str
+    model: str
+    method: str
+    centrality: str
+    budget: Budget | None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to be done.
+
+    Attributes:
+        run_id: Twelve hexadecimal digits that stand for everything that decides the outcome.
+        kind: What is done.
+        dataset: The graph.
+        cell: Its place in the tables.
+        paper_reduction: Name of the method in the paper's tables, or None.
+        config: The options, seed included.
+    """
+
+    run_id: str
+    kind: Kind
+    dataset: DatasetConfig
+    cell: Cell
+    paper_reduction: str | None
+    config: RunConfig
+
+    @property
+    def seed(self) -> int:
+        """The seed of the reduction and the training."""
+        return self.config.training.seed
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        cell = self.cell
+        parts = (cell.dataset, cell.model, cell.method, cell.centrality, cell.budget, f"seed {self.seed}")
+        return ", ".join(str(part) for part in parts if part not in ("", None))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A benchmark and its runs, those of one data set one after the other."""
+
+    config: BenchmarkConfig
+    runs: tuple[PlannedRun, ...]
+
+
+def make_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Plan:
+    """Return the runs that a configuration file asks for.
+
+    Args:
+        path: The TOML file.
+        overrides: As :func:`falcon_gnn.benchmark.overrides.parse_overrides` returns them.
+
+    Raises:
+        GraphError: If a key or an option is unknown or out of range; the message names the file and the run.
+    """
+    config = read_config(path, overrides)
+    runs: dict[str, PlannedRun] = {}
+    for dataset in config.datasets:
+        for method in config.methods:
+            for run in _method_runs(config, dataset, method):
+                runs.setdefault(run.run_id, run)
+    return Plan(config, tuple(runs.values()))
+
+
+def choose_runs(runs: tuple[PlannedRun, ...], choice: Choice) -> tuple[PlannedRun, ...]:
+    """Return the runs whose labels are among the chosen values."""
+
+    def fits(run: PlannedRun) -> bool:
+        labels = {**asdict(run.cell), "seed": run.seed}
+        return all(str(labels[label]).lower() in values for label, values in choice.items())
+
+    return tuple(run for run in runs if fits(run))
+
+
+def run_id_of(kind: Kind, dataset: DatasetConfig, config: RunConfig) -> str:
+    """Return the id of a run, the same on every machine.
+
+    Options at their default do not enter it, so that a new option leaves the ids of earlier records as they are; nor
+    do the training's where nothing is trained, nor a data set's name and notes.
+    """
+    graph = {name: value for name, value in _changed(dataset).items() if name in _GRAPH_FIELDS}
+    facts: dict[str, Any] = {"kind": kind, "graph": graph}
+    facts["reduction"] = [type(config.reduction).__name__, _changed(config.reduction)]
+    facts["run"] = {"scope": config.scope, "protect_training": config.protect_training}
+    if kind in ("train", "resources"):
+        facts["run"]["hops_from"] = config.hops_from
+        facts["training"] = _changed(config.training)
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _method_runs(config: BenchmarkConfig, dataset: DatasetConfig, method: MethodConfig) -> Iterator[PlannedRun]:
+    """Yield the runs of one method on one data set: budgets, centralities, models, seeds."""
+    options = merge_options(config.options, dataset.options, method.options, override_options(config.overrides))
+    models = _models(config, dataset, method)
+    seeds = config.seeds if dataset.seeds is None or "seeds" in config.overrides else dataset.seeds
+    for budget in _budget_axis(config, dataset, method, options):
+        for centrality in method.centralities or ("",):
+            for model in models:
+                base = _run_config(config, dataset, method, options, (budget, centrality, model))
+                cell = _cell(dataset, method, base, model, bool(centrality))
+                for seed in seeds:
+                    run = base.with_seed(seed)
+                    yield PlannedRun(
+                        run_id_of(config.kind, dataset, run), config.kind, dataset, cell, method.paper, run
+                    )
+
+
+def _models(config: BenchmarkConfig, dataset: DatasetConfig, method: MethodConfig) -> tuple[str, ...]:
+    if not config.trains:
+        return ("",)
+    models = config.models if dataset.models is None or "models" in config.overrides else dataset.models
+    return tuple(model for model in models if method.models is None or model in method.models)
+
+
+def _budget_axis(
+    config: BenchmarkConfig, dataset: DatasetConfig, method: MethodConfig, options: Options
+) -> tuple[Budget | None, ...]:
+    if method.reduction == "none":
+        return (None,)
+    budgets = config.budgets if dataset.budgets is None or "budgets" in config.overrides else dataset.budgets
+    own = options["collapse"].get("node_budget")
+    if not budgets and own is None:
+        msg = f"{config.name}: {dataset.name} needs budgets, or collapse.node_budget, for the method {method.name!r}."
+        raise GraphError(msg)
+    return budgets or (own,)
+
+
+def _run_config(
+    config: BenchmarkConfig,
+    dataset: DatasetConfig,
+    method: MethodConfig,
+    options: Options,
+    point: tuple[Budget | None, str, str],
+) -> RunConfig:
+    budget, centrality, model = point
+    try:
+        return RunConfig(
+            training=make_train_config(config.kind, model, options),
+            reduction=make_reduction(method.reduction, options, budget, centrality),
+            **options["run"],
+        )
+    except (FalconError, TypeError) as error:
+        labels = ", ".join(str(part) for part in (dataset.name, model, method.name, centrality) if part)
+        msg = f"{config.name}: {labels}: {error}"
+        raise GraphError(msg) from error
+
+
+def _cell(dataset: DatasetConfig, method: MethodConfig, config: RunConfig, model: str, names_centrality: bool) -> Cell:
+    reduction = config.reduction
+    centrality = ""
+    if names_centrality and isinstance(reduction, CollapseConfig):
+        name = centrality_name(reduction.centrality)
+        centrality = SHORT_CENTRALITIES.get(name, name)
+    budget = None if reduction is None else reduction.node_budget
+    return Cell(dataset.name, model, method.name, centrality, budget)
+
+
+def _changed(config: Any) -> Any:
+    """Return the fields of a nested dataclass that differ from their default, JSON-ready."""
+    if not dataclasses.is_dataclass(config):
+        return config
+    changed = {}
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        has_default = entry.default is not dataclasses.MISSING and value == entry.default
+        if not has_default:
+            changed[entry.name] = _changed(value)
+    return {name: value for name, value in changed.items() if value != {}}

@@ -1,0 +1,140 @@
+"""The records of a benchmark: a file of JSON lines that only grows and that a crash cannot spoil."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from falcon_gnn.errors import GraphError
+
+Line = Mapping[str, Any]
+
+_MAX_NAMED = 6
+
+
+@dataclass
+class Records:
+    """What one or several record files hold.
+
+    Attributes:
+        plans: Which runs belong to which table, as :func:`falcon_gnn.benchmark.runs.describe_plan` writes it, oldest
+            first.
+        runs: The line of each finished run, by its id.
+        errors: The last error of each run that never finished, by its id.
+        missing_data: Why a data set could not be loaded, by its name.
+    """
+
+    plans: list[Line] = field(default_factory=list)
+    runs: dict[str, Line] = field(default_factory=dict)
+    errors: dict[str, Line] = field(default_factory=dict)
+    missing_data: dict[str, str] = field(default_factory=dict)
+
+
+def read_records(*paths: str | Path) -> Records:
+    """Return what record files hold; a file that is not there is an empty one.
+
+    A last line that was being written when the machine stopped is left out.
+
+    Raises:
+        GraphError: If another line is not JSON; names the file and the line.
+    """
+    records = Records()
+    for path in paths:
+        for line in _lines(Path(path)):
+            _sort_in(records, line)
+    records.errors = {run_id: line for run_id, line in records.errors.items() if run_id not in records.runs}
+    return records
+
+
+class RecordWriter:
+    """Appends lines to a record file; each is on the disk when :meth:`append` returns.
+
+    Args:
+        path: The file; made with its folder if it is not there. A torn last line is cut off.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _cut_torn_line(self.path)
+
+    def append(self, line: Line) -> None:
+        """Write one line, whole."""
+        data = json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        with self.path.open("ab") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def name_failures(errors: Mapping[str, str]) -> list[str]:
+    """Return a sentence per distinct error with the runs that it ended.
+
+    Args:
+        errors: The error of each run, by its name.
+
+    Example:
+        >>> name_failures({"a, seed 0": "too big", "a, seed 1": "too big", "b": "unknown"})
+        ['Failed (2 runs: a, seed 0; a, seed 1): too big', 'Failed (b): unknown']
+    """
+    runs: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        runs.setdefault(error, []).append(name)
+    return [f"Failed ({_listed(names)}): {error}" for error, names in runs.items()]
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    shown = names if len(names) <= _MAX_NAMED else [*names[:_MAX_NAMED], "..."]
+    return f"{len(names)} runs: {'; '.join(shown)}"
+
+
+def _sort_in(records: Records, line: Line) -> None:
+    if "plan" in line:
+        records.plans.append(line)
+    elif "missing_data" in line:
+        records.missing_data[line["missing_data"]] = line["error"]
+    elif "error" in line:
+        records.errors[line["id"]] = line
+    else:
+        records.runs[line["id"]] = line
+
+
+def _lines(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    parts = path.read_bytes().split(b"\n")
+    lines = []
+    for number, part in enumerate(parts, start=1):
+        if not part.strip():
+            continue
+        try:
+            line = json.loads(part)
+        except ValueError as error:
+            if number == len(parts):
+                continue
+            msg = f"line {number} of {path} is no JSON: {error}. Remove the line; its run will be done again."
+            raise GraphError(msg) from error
+        lines.append(line)
+    return lines
+
+
+def _cut_torn_line(path: Path) -> None:
+    """End the file with a newline: after its last line if that is whole, else before it."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    if not content or content.endswith(b"\n"):
+        return
+    start = content.rfind(b"\n") + 1
+    try:
+        json.loads(content[start:])
+    except ValueError:
+        with path.open("r+b") as file:
+            file.truncate(start)
+        return
+    with path.open("ab") as file:
+        file.write(b"\n")

@@ -1,0 +1,217 @@
+"""From records to the figures of each table cell: mean, interval, the paper's figure, and why one is missing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from falcon_gnn.benchmark.metrics import metric_of
+from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperFigure, PaperPlace, paper_figures
+from falcon_gnn.benchmark.plan import Cell
+from falcon_gnn.benchmark.records import Line, Records, name_failures
+from falcon_gnn.errors import GraphError
+from falcon_gnn.evaluation import confidence_interval
+from falcon_gnn.reduction.budgets import resolve_budget
+
+
+@dataclass(frozen=True)
+class CellFigure:
+    """One figure of a table.
+
+    Attributes:
+        mean: Over the runs, in the metric's unit; None if there is none.
+        half_width: Of the 95 % interval (Student t); NaN for a single run.
+        num_runs: Runs in the mean.
+        num_planned: Runs that the benchmark asks for.
+        paper: What the paper prints there, or None.
+        kept: Nodes trained on, and the nodes that the budget is a share of; None without a reduction.
+        status: Why runs are missing (``out of memory``, ``failed``, ``no data``, ``not run`` or ``not measured``), or
+            empty.
+    """
+
+    mean: float | None
+    half_width: float | None
+    num_runs: int
+    num_planned: int
+    paper: PaperFigure | None
+    kept: "Kept | None"
+    status: str
+
+    @property
+    def difference(self) -> float | None:
+        """Our mean minus the paper's figure."""
+        if self.mean is None or self.paper is None or self.paper.value is None:
+            return None
+        return self.mean - self.paper.value
+
+
+class Kept(NamedTuple):
+    """What is left of a graph, mean over the runs.
+
+    Attributes:
+        num_nodes: Nodes left.
+        num_in_scope: Nodes there were.
+        is_as_planned: Whether every run kept as many as the budget says; a coarsening cannot go below one node per
+            component.
+    """
+
+    num_nodes: float
+    num_in_scope: int
+    is_as_planned: bool
+
+
+class _Entry(NamedTuple):
+    """A cell and the plan that it is taken from."""
+
+    line: Mapping[str, Any]
+    plan: Line
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A benchmark's results.
+
+    Attributes:
+        name: The benchmark's.
+        title: Heading of its tables.
+        kind: What its runs do.
+        metrics: Names of the figures, by data set, in order.
+        paper_table: Label of the paper's table, or None.
+        figure: The metric drawn over the budgets, or None.
+        drawn_methods: The methods drawn; empty: all.
+        figures: By cell and metric.
+        notes: What a reader must know, by data set.
+    """
+
+    name: str
+    title: str
+    kind: str
+    metrics: Mapping[str, tuple[str, ...]]
+    paper_table: str | None
+    figure: str | None
+    drawn_methods: tuple[str, ...]
+    figures: Mapping[tuple[Cell, str], CellFigure]
+    notes: Mapping[str, tuple[str, ...]]
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets, in order."""
+        return tuple(self.metrics)
+
+    def cells(self, dataset: str) -> tuple[Cell, ...]:
+        """Return the cells of a data set, in order."""
+        return tuple(dict.fromkeys(cell for cell, _ in self.figures if cell.dataset == dataset))
+
+
+def summarise(records: Records) -> tuple[Summary, ...]:
+    """Return the results of every benchmark in the records.
+
+    Where a benchmark was planned more than once (with other overrides, say), each cell is taken from the latest plan
+    that has a run of it.
+
+    Raises:
+        GraphError: If there is no plan, or a plan asks for an unknown metric.
+    """
+    if not records.plans:
+        msg = "the records hold no benchmark. Give a file that falcon-gnn bench wrote."
+        raise GraphError(msg)
+    names = dict.fromkeys(plan["plan"] for plan in records.plans)
+    return tuple(_summarise([plan for plan in records.plans if plan["plan"] == name], records) for name in names)
+
+
+def _summarise(plans: list[Line], records: Records) -> Summary:
+    latest = plans[-1]
+    entries = _entries(plans, records)
+    metrics: dict[str, tuple[str, ...]] = {}
+    figures: dict[tuple[Cell, str], CellFigure] = {}
+    for cell, entry in entries.items():
+        metrics.setdefault(cell.dataset, tuple(entry.plan["datasets"][cell.dataset]["metrics"]))
+        for metric in _all_metrics(metrics[cell.dataset], latest["figure"]):
+            figures[cell, metric] = _figure(cell, entry, metric, records)
+    notes = {name: tuple(_notes(name, entries, records)) for name in metrics}
+    return Summary(
+        name=latest["plan"],
+        title=latest["title"],
+        kind=latest["kind"],
+        metrics=metrics,
+        paper_table=latest["paper"],
+        figure=latest["figure"],
+        drawn_methods=tuple(latest["drawn_methods"]),
+        figures=figures,
+        notes=notes,
+    )
+
+
+def _entries(plans: list[Line], records: Records) -> dict[Cell, _Entry]:
+    """Return each cell with the latest plan that has a run of it, else the first plan."""
+    entries: dict[Cell, _Entry] = {}
+    for plan in plans:
+        for line in plan["cells"]:
+            cell = Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
+            if cell not in entries or any(run_id in records.runs for run_id in line["ids"]):
+                entries[cell] = _Entry(line, plan)
+    return entries
+
+
+def _all_metrics(metrics: tuple[str, ...], figure: str | None) -> tuple[str, ...]:
+    return metrics if figure is None or figure in metrics else (*metrics, figure)
+
+
+def _figure(cell: Cell, entry: _Entry, metric: str, records: Records) -> CellFigure:
+    read, ids = metric_of(metric).read, entry.line["ids"]
+    done = [records.runs[run_id]["record"] for run_id in ids if run_id in records.runs]
+    values = [value for record in done if (value := read(record)) is not None]
+    mean, half_width = confidence_interval(values) if values else (None, None)
+    status = "" if len(values) == len(ids) else _status(cell, ids, records)
+    return CellFigure(
+        mean, half_width, len(values), len(ids), _paper_figure(cell, entry, metric), _kept(cell, done), status
+    )
+
+
+def _kept(cell: Cell, records: list[Mapping[str, Any]]) -> Kept | None:
+    counts = [record["trained_on"]["num_nodes"] for record in records if record.get("reduction")]
+    if not counts or cell.budget is None:
+        return None
+    num_in_scope = records[0]["reduction"]["num_nodes_in_scope"]
+    planned = resolve_budget(cell.budget, num_in_scope)
+    return Kept(sum(counts) / len(counts), num_in_scope, all(count == planned for count in counts))
+
+
+def _status(cell: Cell, ids: list[str], records: Records) -> str:
+    errors = [records.errors[run_id] for run_id in ids if run_id in records.errors]
+    if any(error["out_of_memory"] for error in errors):
+        return "out of memory"
+    if errors:
+        return "failed"
+    if all(run_id in records.runs for run_id in ids):
+        return "not measured"
+    return "no data" if cell.dataset in records.missing_data else "not run"
+
+
+def _paper_figure(cell: Cell, entry: _Entry, metric: str) -> PaperFigure | None:
+    table, (dataset, reduction) = entry.plan["paper"], entry.line["paper"]
+    if table is None or dataset is None or reduction is None:
+        return None
+    model = PAPER_MODELS.get(cell.model, cell.model)
+    return paper_figures().get(PaperPlace(table, dataset, model, reduction, cell.centrality, metric))
+
+
+def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
+    """Yield a data set's own note, what was overridden, and the errors of its cells."""
+    own = {cell: entry for cell, entry in entries.items() if cell.dataset == dataset}
+    plans = {entry.plan["plan"] + str(entry.plan["overrides"]): entry.plan for entry in own.values()}
+    yield from dict.fromkeys(note for plan in plans.values() if (note := plan["datasets"][dataset]["note"]))
+    for overrides in dict.fromkeys(_override_text(plan["overrides"]) for plan in plans.values()):
+        if overrides:
+            yield f"Differs from the configuration: {overrides}."
+    if dataset in records.missing_data and not any(
+        run_id in records.runs for entry in own.values() for run_id in entry.line["ids"]
+    ):
+        yield f"No data: {records.missing_data[dataset]}"
+    errors = [records.errors.get(run_id) for entry in own.values() for run_id in entry.line["ids"]]
+    yield from name_failures({error["run"]: error["error"] for error in errors if error is not None})
+
+
+def _override_text(overrides: Mapping[str, Any]) -> str:
+    """Return the overrides that change a run, not those that only choose among the file's."""
+    told = {key: value for key, value in overrides.items() if key not in ("datasets", "methods", "models")}
+    return ", ".join(f"{key} = {value}" for key, value in told.items())

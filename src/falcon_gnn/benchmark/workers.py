@@ -1,0 +1,130 @@
+"""Runs done one after the other in this process, or in several processes of one thread each."""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from falcon_gnn.benchmark.execute import Workplace, do_run
+from falcon_gnn.benchmark.plan import PlannedRun
+
+Done = tuple[PlannedRun, dict[str, Any]]
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+_KILLED = -signal.SIGKILL
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    pipe: Connection
+
+
+def run_here(runs: Iterable[PlannedRun], data: Path) -> Generator[Done, None, None]:
+    """Yield each run with its line, done in this process with its threads."""
+    place = Workplace(data)
+    for planned in runs:
+        yield planned, do_run(planned, place)
+
+
+def run_in_processes(runs: Iterable[PlannedRun], data: Path, num_workers: int) -> Generator[Done, None, None]:
+    """Yield each run with its line as it is finished by one of several processes, one thread each.
+
+    A process that dies (killed for its memory, say) costs its run only; another takes its place.
+
+    Args:
+        runs: The runs.
+        data: Folder of the graph files.
+        num_workers: Processes, at least 1.
+    """
+    waiting = deque(runs)
+    busy: dict[_Worker, PlannedRun] = {}
+    try:
+        for _ in range(min(num_workers, len(waiting))):
+            _hand_over(_start(data, num_workers), waiting, busy)
+        while busy:
+            ready = set(wait([part for worker in busy for part in (worker.pipe, worker.process.sentinel)]))
+            for worker in [w for w in busy if w.pipe in ready or w.process.sentinel in ready]:
+                planned = busy.pop(worker)
+                line = _receive(worker)
+                if line is None:
+                    line = _obituary(worker, planned)
+                    worker = _start(data, num_workers) if waiting else worker
+                _hand_over(worker, waiting, busy)
+                yield planned, line
+    finally:
+        for worker in busy:
+            worker.process.terminate()
+            worker.process.join()
+
+
+def _start(data: Path, num_workers: int) -> _Worker:
+    # Spawned, not forked: the parent's threads (torch, numba) would not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, data, num_workers), daemon=True)
+    with _one_thread():
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _work(pipe: Connection, data: Path, num_workers: int) -> None:
+    """Do what comes through the pipe until None comes; Ctrl-C is for the parent, who ends this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    place = Workplace(data, num_workers)
+    while (planned := pipe.recv()) is not None:
+        pipe.send(do_run(planned, place))
+
+
+def _hand_over(worker: _Worker, waiting: deque[PlannedRun], busy: dict[_Worker, PlannedRun]) -> None:
+    """Give a worker its next run, or let it go; that one has died is seen when its result is waited for."""
+    with suppress(OSError):
+        if waiting:
+            busy[worker] = waiting.popleft()
+            worker.pipe.send(busy[worker])
+        else:
+            worker.pipe.send(None)
+            worker.process.join()
+
+
+def _receive(worker: _Worker) -> dict[str, Any] | None:
+    """Return the line of a run, or None if the process has died."""
+    try:
+        line: Mapping[str, Any] = worker.pipe.recv()
+    except (EOFError, OSError):
+        worker.process.join()
+        return None
+    return dict(line)
+
+
+def _obituary(worker: _Worker, planned: PlannedRun) -> dict[str, Any]:
+    code = worker.process.exitcode
+    cause = ", as when the machine runs out of memory" if code == _KILLED else ""
+    return {
+        "id": planned.run_id,
+        "run": planned.name,
+        "seed": planned.seed,
+        "error": f"its process ended with exit code {code}{cause}",
+        "out_of_memory": code == _KILLED,
+    }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let child processes see one thread; they read the variables when their libraries load."""
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,44 @@
+"""The three commands, as a user calls them."""
+
+import pytest
+from tests.benchmark.conftest import FALCON
+from typer.testing import CliRunner
+
+from falcon_gnn.benchmark.commands import app
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def test_bench_then_tables(write_config, tmp_path):
+    records = tmp_path / "records.jsonl"
+    config = write_config(FALCON, seeds=2, kind="label_error", metrics='["label_distribution_error"]')
+    done = call("bench", config, "--records", records, "--set", "gamma=0.4", "--only", "seed=0")
+    assert (done.exit_code, "1 runs done, 0 were recorded, 0 are left" in done.output) == (0, True)
+    shown = call("tables", records, "--out", tmp_path / "out")
+    assert shown.exit_code == 0
+    assert "(1 of 2 runs; not run)" in shown.output
+    assert "Differs from the configuration: collapse.gamma = 0.4." in shown.output
+    assert (tmp_path / "out" / "tiny.tex").is_file()
+
+
+def test_bench_names_what_failed_and_exits_with_one(write_config, tmp_path):
+    config = write_config("[methods.FALCON]\ncollapse.node_budget = 1000", kind="label_error")
+    done = call("bench", config, "--records", tmp_path / "records.jsonl")
+    assert done.exit_code == 1
+    assert "Failed (tiny, FALCON, 1000, seed 0): BudgetError" in done.output
+
+
+def test_tune_prints_the_best_options(tmp_path):
+    pytest.importorskip("optuna")
+    settings = [
+        part for setting in ("num_epochs=1", "hidden_channels=4", "num_layers=2") for part in ("--set", setting)
+    ]
+    found = call(
+        "tune", "digits", "--node-budget", "0.1", "--trials", 1, "--model", "sign", "--centrality", "degree",
+        "--clusters", 2, "--hops", 1, "--storage", tmp_path / "trials.log", *settings,
+    )  # fmt: skip
+    assert found.exit_code == 0
+    assert "Best validation score of 1 trials (0 failed)" in found.output
+    assert "centrality = degree" in found.output

@@ -1,0 +1,96 @@
+"""The configuration files: every key is checked, later layers win."""
+
+from pathlib import Path
+
+import pytest
+from tests.benchmark.conftest import FALCON, NONE
+
+from falcon_gnn.benchmark.config import read_config
+from falcon_gnn.benchmark.plan import make_plan
+from falcon_gnn.errors import GraphError
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("[methods.FALCON]\ncentralitys = ['PR']", "has no key 'centralitys'. Did you mean 'centralities'"),
+        ("[methods.FALCON]\ncollapse.gama = 0.4", "has no key 'gama'. Did you mean 'gamma'"),
+        ("[methods.FALCON]\n[trainings]\nnum_epochs = 3", "has no key 'trainings'. Did you mean 'training'"),
+        ("[methods.FALCON]\n[datasets.other]\nsorce = 'x'", "has no key 'sorce'. Did you mean 'source'"),
+        ("[methods.FALCON]\n[figure]\nmetric = 'acuracy'", "has no key 'acuracy'. Did you mean 'accuracy'"),
+        ("[methods.FALCON]\n[figure]\nmethods = ['falcon']", "has no key 'falcon'. Did you mean 'FALCON'"),
+        ("[methods.FALCON]\nmodels = ['sgn']", "has no key 'sgn'. Did you mean 'sign'"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_the_nearest_one(write_config, table, message):
+    with pytest.raises(GraphError) as caught:
+        read_config(write_config(table))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("", r"at least one table \[methods.NAME\]"),
+        (f"{FALCON}\n[datasets.other]\nnote = 'x'", "either source or synthetic"),
+        ("[methods.FALCON]\nreduction = 'falcn'", "reduction must be one of none, falcon, coarsen, got 'falcn'"),
+        ("[methods.c]\nreduction = 'coarsen'\ncentralities = ['PR']", "centralities are for reduction='falcon'"),
+        (f"{FALCON}\n[datasets.other]\nsource = 'x'\nbudgets = ['many']", "budgets must be node counts"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_says_what_is_allowed(write_config, table, message):
+    with pytest.raises(GraphError, match=message):
+        read_config(write_config(table))
+
+
+def test_a_benchmark_that_trains_needs_models(write_config):
+    with pytest.raises(GraphError, match="kind='train' needs models"):
+        read_config(write_config(FALCON, models="[]"))
+
+
+def test_a_benchmark_of_label_errors_needs_a_reduction(write_config):
+    with pytest.raises(GraphError, match="the method 'none' has none"):
+        read_config(write_config(FALCON, NONE, kind="label_error"))
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path):
+    (tmp_path / "bad.toml").write_text("title = ", encoding="utf-8")
+    with pytest.raises(GraphError, match=r"bad\.toml is not"):
+        read_config(tmp_path / "bad.toml")
+
+
+def test_a_file_lies_over_the_one_it_extends_and_chooses_its_data_sets(write_config, tmp_path):
+    base = write_config(FALCON, "[datasets.second]\nsource = 'digits'")
+    top = tmp_path / "top.toml"
+    top.write_text(f"extends = '{base.name}'\nuse = ['second']\n[training]\nnum_epochs = 7", encoding="utf-8")
+    config = read_config(top)
+    assert [dataset.name for dataset in config.datasets] == ["second"]
+    assert config.options["training"] == {"num_epochs": 7, "learning_rate": 0.01}
+    assert config.name == "top"
+
+
+def test_two_files_that_extend_each_other_are_refused(tmp_path):
+    (tmp_path / "a.toml").write_text("extends = 'b.toml'", encoding="utf-8")
+    (tmp_path / "b.toml").write_text("extends = 'a.toml'", encoding="utf-8")
+    with pytest.raises(GraphError, match="extends it again"):
+        read_config(tmp_path / "a.toml")
+
+
+def test_a_number_of_seeds_stands_for_the_first_ones(write_config):
+    assert read_config(write_config(FALCON, seeds=3)).seeds == (0, 1, 2)
+    assert read_config(write_config(FALCON), {"seeds": [4, 9]}).seeds == (4, 9)
+    with pytest.raises(GraphError, match="seeds must be"):
+        read_config(write_config(FALCON), {"seeds": []})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(CONFIGS.rglob("*.toml")) if path.name != "datasets.toml"],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_every_file_that_is_shipped_can_be_planned(path):
+    plan = make_plan(path)
+    assert plan.runs
+    assert not any(Path(dataset.source).is_absolute() for dataset in plan.config.datasets)

@@ -1,0 +1,52 @@
+"""The record file survives what can happen to it."""
+
+import json
+
+import pytest
+
+from falcon_gnn.benchmark.records import RecordWriter, read_records
+from falcon_gnn.errors import GraphError
+
+
+def test_a_torn_last_line_is_left_out(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"id": "a", "record": {}}\n{"id": "b", "reco', encoding="utf-8")
+    assert list(read_records(path).runs) == ["a"]
+
+
+def test_writing_goes_on_behind_a_torn_last_line(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"id": "a", "record": {}}\n{"id": "b", "reco', encoding="utf-8")
+    RecordWriter(path).append({"id": "c", "record": {}})
+    assert path.read_text(encoding="utf-8") == '{"id": "a", "record": {}}\n{"id":"c","record":{}}\n'
+
+
+def test_a_whole_last_line_without_an_end_is_kept(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"id": "a", "record": {}}', encoding="utf-8")
+    RecordWriter(path).append({"id": "b", "record": {}})
+    assert list(read_records(path).runs) == ["a", "b"]
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"id": "a", "record": {}}\n{"id": \n{"id": "b", "record": {}}\n', encoding="utf-8")
+    with pytest.raises(GraphError, match="line 2"):
+        read_records(path)
+
+
+def test_an_error_counts_until_its_run_is_done(tmp_path):
+    path = tmp_path / "records.jsonl"
+    writer = RecordWriter(path)
+    writer.append({"id": "a", "error": "x"})
+    assert list(read_records(path).errors) == ["a"]
+    writer.append({"id": "a", "record": {}})
+    records = read_records(path)
+    assert (list(records.runs), list(records.errors)) == (["a"], [])
+
+
+def test_a_file_that_is_not_there_is_empty_and_several_add_up(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": name, "record": {}}) + "\n", encoding="utf-8")
+    assert read_records(tmp_path / "none.jsonl").runs == {}
+    assert list(read_records(tmp_path / "a.jsonl", tmp_path / "b.jsonl").runs) == ["a", "b"]

@@ -1,0 +1,103 @@
+"""The search for the best options."""
+
+from dataclasses import replace
+
+import pytest
+
+from falcon_gnn.benchmark.search import SearchSpace, TuneOptions, search_config, tune
+from falcon_gnn.datasets import SyntheticShape, synthetic_graph
+from falcon_gnn.errors import GraphError
+
+pytest.importorskip("optuna")
+
+SPACE = SearchSpace(gammas=(0.4, 0.6), num_hops=(1, 2), centralities=("degree",), num_clusters=(1, 3))
+OVERRIDES = {
+    "collapse.node_budget": 20, "training.num_epochs": 1, "model.hidden_channels": 4, "model.num_layers": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return synthetic_graph(SyntheticShape(90, 200, num_features=4, num_classes=3))
+
+
+@pytest.fixture
+def config():
+    return search_config("sign", OVERRIDES)
+
+
+@pytest.mark.parametrize("storage", ["trials.log", "trials.db"])
+def test_a_search_goes_on_from_its_storage(graph, config, tmp_path, storage):
+    numbers = []
+
+    def tell(number, score, params):
+        numbers.append(number)
+
+    options = TuneOptions(SPACE, num_trials=1, storage=tmp_path / "deep" / storage)
+    tune(graph, config, options, on_trial=tell)
+    result = tune(graph, config, replace(options, num_trials=2), on_trial=tell)
+    assert numbers == [0, 1]
+    assert (result.num_trials, result.num_failed) == (2, 0)
+    assert tune(graph, config, replace(options, num_trials=2), on_trial=tell).params == result.params
+    assert numbers == [0, 1]
+
+
+def test_the_best_options_are_in_the_space_and_in_the_configuration(graph, config):
+    result = tune(graph, config, TuneOptions(SPACE, num_trials=2))
+    assert 0.4 <= result.params["gamma"] <= 0.6
+    assert result.config.reduction.gamma == result.params["gamma"]
+    assert result.config.reduction.num_clusters == result.params["num_clusters"] in (1, 3)
+    assert result.config.training.model.num_hops == result.params["num_hops"] in (1, 2)
+    assert 0 <= result.score <= 1
+
+
+def test_a_grid_tries_every_point_once_and_ends(graph, config):
+    tried = []
+    space = replace(SPACE, num_clusters=(1,))
+    options = TuneOptions(space, num_trials=10, sampler="grid")
+    tune(
+        graph,
+        config,
+        options,
+        on_trial=lambda number, score, params: tried.append((params["gamma"], params["num_hops"])),
+    )
+    assert sorted(tried) == [(0.4, 1), (0.4, 2), (0.6, 1), (0.6, 2)]
+
+
+def test_a_full_grid_in_the_storage_is_not_tried_again(graph, config, tmp_path):
+    options = TuneOptions(
+        replace(SPACE, num_hops=(1,), num_clusters=(1,)), num_trials=9, sampler="grid", storage=tmp_path / "trials.log"
+    )
+    assert tune(graph, config, options).num_trials == 2
+    assert tune(graph, config, options).num_trials == 2
+
+
+def test_models_without_hop_features_keep_their_hops():
+    assert "num_hops" not in SPACE.points(with_hops=False)
+
+
+def test_a_search_whose_every_trial_fails_says_so(graph, config):
+    hopeless = replace(config, reduction=replace(config.reduction, node_budget=1000))
+    with pytest.raises(GraphError, match="every one of 2 trials failed"):
+        tune(graph, hopeless, TuneOptions(SPACE, num_trials=2))
+
+
+def test_a_search_needs_validation_nodes_and_a_reduction(graph, config):
+    with pytest.raises(GraphError, match="val_mask"):
+        tune(graph.replace(val_mask=None), config)
+    with pytest.raises(GraphError, match="CollapseConfig"):
+        tune(graph, replace(config, reduction=None))
+
+
+def test_an_empty_space_is_refused():
+    with pytest.raises(GraphError, match="gammas must hold at least one value"):
+        SearchSpace(gammas=())
+
+
+def test_what_is_not_given_keeps_its_default():
+    assert SearchSpace.of(num_hops=[2], gammas=None) == SearchSpace(num_hops=(2,))
+
+
+def test_a_search_needs_a_budget():
+    with pytest.raises(GraphError, match="node_budget is needed"):
+        search_config("sign", {})
