@@ -23,12 +23,14 @@ class LabelEncoding:
         num_labels: L, classes or columns.
         matrix: One-hot rows, multi-hot rows or values, float32, shape ``(N, L)``; zero where nothing is visible.
         labelled: Nodes with a visible label, bool, shape ``(N,)``.
+        known: Cells of ``matrix`` that hold a visible value, where not every row of ``labelled`` is complete.
     """
 
     task: Task
     num_labels: int
     matrix: FloatMatrix
     labelled: NDArray[np.bool_]
+    known: NDArray[np.bool_] | None = None
 
 
 def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
@@ -98,9 +100,11 @@ def encode_labels(
     if visible is not None:
         labelled = labelled & visible
     if task != "classes":
-        values = np.nan_to_num(y.reshape(len(y), -1).astype(np.float32), nan=0.0)
-        values[~labelled] = 0
-        return LabelEncoding(task, values.shape[1], values, labelled)
+        values = y.reshape(len(y), -1).astype(np.float32)
+        known = labelled[:, None] & ~np.isnan(values)
+        values[~known] = 0
+        is_complete = bool(known[labelled].all())
+        return LabelEncoding(task, values.shape[1], values, labelled, None if is_complete else known)
     ids = class_ids(y)[labelled]
     largest = int(ids.max(initial=-1))
     num_labels = max(largest + 1, 1) if num_classes is None else num_classes

@@ -132,6 +132,7 @@ def run(
     progress: bool = True,
     on_stage: OnStage | None = None,
     log_dir: str | Path | None = None,
+    train_with: Callable[..., "TrainResult"] | None = None,
 ) -> RunOutcome:
     """Reduce, train and score on the original graph.
 
@@ -146,6 +147,9 @@ def run(
         progress: Whether to show a progress bar where standard error is a terminal.
         on_stage: Called with the name of each stage as it begins.
         log_dir: A folder for TensorBoard curves.
+        train_with: What trains, with the arguments of :func:`falcon_gnn.training.trainer.train`, which it is by
+            default; for several devices a ``functools.partial`` of
+            ``falcon_gnn.distributed.data_parallel.train_on_devices``.
 
     Raises:
         GraphError: If the graph and the options do not fit.
@@ -163,7 +167,7 @@ def run(
         config, trained_on, plan = _fit_training_graph(graph, config, memory, on_stage)
     reduced_at = perf_counter()
     tell("training")
-    result = train(
+    result = (train_with or train)(
         trained_on.graph,
         config.training,
         eval_graph=graph,

@@ -61,6 +61,15 @@ def test_models_budgets_and_seeds_of_a_data_set_are_its_own_unless_overridden(wr
     assert axes(make_plan(path, {"models": ["sign"], "budgets": [7], "seeds": [1]}).runs) == [("sign", 7, 1)]
 
 
+def test_overridden_centralities_are_for_the_methods_that_are_run_with_several(write_config):
+    path = write_config("[methods.FALCON]\ncentralities = ['PR', 'DC']", "[methods.other]")
+    runs = make_plan(path, {"centralities": ["EC"]}).runs
+    assert [(run.cell.method, run.config.reduction.centrality) for run in runs] == [
+        ("FALCON", "eigenvector"),
+        ("other", "degree"),
+    ]
+
+
 def test_a_full_batch_model_has_one_batch_and_a_sign_model_no_concatenation(write_config):
     path = write_config(
         "training.num_batches = 4\nmodel.concat_self = true", FALCON, models='["gcn", "cluster-gcn", "sign"]'

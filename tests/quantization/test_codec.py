@@ -99,6 +99,14 @@ def test_any_shape_comes_back(shape: tuple[int, ...]) -> None:
     assert ((dequantize(q) - x).abs() <= steps(q) * 1.001).all()
 
 
+@pytest.mark.parametrize("bits", BITS)
+def test_the_largest_draw_lifts_neither_the_minimum_nor_the_maximum(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "random_bytes", lambda count, _: torch.full((count,), 255, dtype=torch.uint8))
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([1 - 2**-24]))
+    x = torch.tensor([0.0, 2.0**bits - 1.0]).repeat(200)
+    assert torch.equal(dequantize(quantize(x, bits)), x)
+
+
 def test_groups_do_not_depend_on_the_block_they_are_worked_in() -> None:
     x = torch.randn(codec.BLOCK_VALUES + 5 * 256 + 17, generator=torch.Generator().manual_seed(3))
     whole = dequantize(quantize(x, 4, rounding="nearest"))

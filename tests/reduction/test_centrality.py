@@ -101,6 +101,17 @@ def test_betweenness_survives_more_shortest_paths_than_a_float_can_count():
     assert scores[1650] > scores[1651] == pytest.approx(scores[1650] / 2, rel=0.01)
 
 
+def test_betweenness_survives_hops_where_one_node_has_few_paths_and_another_more_than_a_float_spans():
+    """A chain of 1,500 diamonds beside a path of as many hops; each inner node of the path parts 7,500 pairs."""
+    cuts = 3 * np.arange(1500)
+    sides = [(cuts, cuts + 1), (cuts, cuts + 2), (cuts + 1, cuts + 3), (cuts + 2, cuts + 3)]
+    tail = np.concatenate([[0], np.arange(4501, 7501)])
+    pairs = np.concatenate([np.stack(side, axis=1) for side in [*sides, (tail[:-1], tail[1:])]])
+    scores = betweenness_centrality(*_adjacency(pairs, 7501), sources=np.array([0, 7500]))
+    assert np.isfinite(scores).all()
+    np.testing.assert_allclose(scores[4501:7500], 7500 / (2 * 7499), rtol=1e-9)
+
+
 def test_eigenvector_centrality_of_a_path_of_three_does_not_oscillate():
     """networkx 1704, 7879; cugraph 3971: power iteration on the adjacency alone swings on bipartite graphs."""
     scores = eigenvector_centrality(*_adjacency([(0, 1), (1, 2)], 3))

@@ -44,8 +44,16 @@ def digest(kind):
             sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
 
+def digest_of_ties():
+    # Between 0/1 rows distances tie, so that a last bit of a center decides.
+    sha = hashlib.sha256()
+    for seed in range(6):
+        x = (np.random.default_rng(seed).random((8000, 30)) < 0.3).astype(np.float32)
+        sha.update(clustering.cluster_nodes(clustering.build_matrix(x, None, 0.5), 8000, 50, seed).tobytes())
+    return sha.hexdigest()
+
 numba.set_num_threads(int(sys.argv[1]))
-print([digest(kind) for kind in ("dense", "sparse", "mini-batches")])
+print(digest_of_ties(), [digest(kind) for kind in ("dense", "sparse", "mini-batches")])
 """
 
 
@@ -65,6 +73,6 @@ def _digest(kernel_threads, other_threads):
 @pytest.mark.slow
 def test_the_collapse_is_bit_identical_at_one_and_two_threads_and_in_two_processes():
     alone = _digest(1, 1)
-    assert len(set(alone.split())) == 3
+    assert len(set(alone.split())) == 4
     assert _digest(2, 2) == alone
     assert _digest(2, 1) == alone

@@ -269,6 +269,16 @@ def test_ties_follow_the_seed_and_not_the_numbering():
     assert 60 < (kept[0] < 200).sum() < 140
 
 
+def test_rounding_noise_of_a_centrality_does_not_break_ties():
+    """On a torus all nodes are alike; the sums of their betweenness differ in the last digit."""
+    node = np.arange(49).reshape(7, 7)
+    steps = [(node, np.roll(node, 1, axis)) for axis in (0, 1)]
+    torus = Graph.from_edges(np.concatenate([np.stack([a.ravel(), b.ravel()]) for a, b in steps], axis=1), 49)
+    result = collapse(torus, node_budget=9, centrality="betweenness", num_samples=None, num_clusters=1, seed=5)
+    assert len(np.unique(result.centrality)) > 1
+    assert result.rank.tolist() == oracles.rank_by_scores([0.0] * 49, seed=5)
+
+
 def test_scores_of_the_users_own_are_taken_as_given():
     """Not rounded: they differ in the twelfth digit only."""
     scores = 1 + 1e-12 * np.array([4, 0, 3, 1, 2])

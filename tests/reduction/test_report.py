@@ -50,7 +50,8 @@ def test_multi_label_shares_are_shares_of_nodes():
 
 
 def test_shares_are_among_labelled_nodes():
-    assert _summary([0, 1, -1, -1], [0, -1], num_labels=2).shares_before == [0.5, 0.5]
+    labels = _summary([0, 1, -1, -1], [0, -1], num_labels=2)
+    assert (labels.shares_before, labels.shares_after) == ([0.5, 0.5], [1.0, 0.0])
 
 
 def test_a_regression_target_has_no_label_error():

@@ -103,50 +103,53 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def _add_dependencies(indptr, indices, source, hops, paths, dependency, queue, scale, totals):  # type: ignore[no-untyped-def]
+def _add_dependencies(indptr, indices, source, hops, paths, lifts, dependency, queue, totals):  # type: ignore[no-untyped-def]
     """Add one source's dependencies (Brandes 2001) to ``totals``.
 
-    Shortest paths grow exponentially in number on grid-like graphs. Only ratios between neighboring hops matter, so a
-    hop whose counts pass 1e200 is scaled down by a power of two, kept in ``scale`` by hop: exact, and never infinite.
-    ``hops`` must be -1 everywhere and is -1 again afterwards.
+    Shortest paths grow exponentially in number on grid-like graphs, past what a float holds. A node's count is
+    ``paths * 2**(600 * lifts)``, lifted when it passes 1e200: exact, and never infinite. ``hops`` must be -1 everywhere
+    and is -1 again afterwards.
     """
     hops[source] = 0
     paths[source] = 1.0
+    lifts[source] = 0
     dependency[source] = 0.0
     queue[0] = source
     head = 0
     tail = 1
     while head < tail:
-        end = tail
-        for position_in_queue in range(head, end):
-            v = queue[position_in_queue]
-            for position in range(indptr[v], indptr[v + 1]):
-                w = indices[position]
-                if hops[w] == -1:
-                    hops[w] = hops[v] + 1
-                    paths[w] = 0.0
-                    dependency[w] = 0.0
-                    queue[tail] = w
-                    tail += 1
-                if hops[w] == hops[v] + 1:
+        v = queue[head]
+        head += 1
+        if paths[v] > _MANY_PATHS:
+            paths[v] *= _DOWN
+            lifts[v] += 1
+        for position in range(indptr[v], indptr[v + 1]):
+            w = indices[position]
+            if hops[w] == -1:
+                hops[w] = hops[v] + 1
+                paths[w] = 0.0
+                lifts[w] = lifts[v]
+                dependency[w] = 0.0
+                queue[tail] = w
+                tail += 1
+            if hops[w] == hops[v] + 1:
+                if lifts[w] == lifts[v]:
                     paths[w] += paths[v]
-        head = end
-        if head < tail:
-            largest = 0.0
-            for position_in_queue in range(head, tail):
-                largest = max(largest, paths[queue[position_in_queue]])
-            hop = hops[queue[head]]
-            scale[hop] = _DOWN if largest > _MANY_PATHS else 1.0
-            if largest > _MANY_PATHS:
-                for position_in_queue in range(head, tail):
-                    paths[queue[position_in_queue]] *= _DOWN
+                elif lifts[w] < lifts[v]:
+                    paths[w] = paths[v] + (paths[w] * _DOWN if lifts[v] - lifts[w] == 1 else 0.0)
+                    lifts[w] = lifts[v]
+                elif lifts[w] - lifts[v] == 1:
+                    paths[w] += paths[v] * _DOWN
     for position_in_queue in range(tail - 1, 0, -1):
         w = queue[position_in_queue]
-        share = (1.0 + dependency[w]) / paths[w] * scale[hops[w]]
+        share = (1.0 + dependency[w]) / paths[w]
         for position in range(indptr[w], indptr[w + 1]):
             v = indices[position]
             if hops[v] == hops[w] - 1:
-                dependency[v] += paths[v] * share
+                if lifts[v] == lifts[w]:
+                    dependency[v] += paths[v] * share
+                elif lifts[w] - lifts[v] == 1:
+                    dependency[v] += paths[v] * share * _DOWN
         totals[w] += dependency[w]
     for position_in_queue in range(tail):
         hops[queue[position_in_queue]] = -1
@@ -164,6 +167,6 @@ def add_dependencies(indptr, indices, sources, totals):  # type: ignore[no-untyp
         paths = np.empty(num_nodes, np.float64)
         dependency = np.empty(num_nodes, np.float64)
         queue = np.empty(num_nodes, np.int64)
-        scale = np.ones(num_nodes, np.float64)
+        lifts = np.zeros(num_nodes, np.int32)
         for i in range(block * sources.size // num_blocks, (block + 1) * sources.size // num_blocks):
-            _add_dependencies(indptr, indices, sources[i], hops, paths, dependency, queue, scale, totals[block])
+            _add_dependencies(indptr, indices, sources[i], hops, paths, lifts, dependency, queue, totals[block])

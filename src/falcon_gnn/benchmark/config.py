@@ -5,7 +5,7 @@ A file may lie over another one (``extends``, a path from its own folder) and ch
 
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -176,7 +176,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         kind=_choice("kind", content.get("kind", "train"), get_args(Kind), place),
         datasets=_kept("datasets", _used(_named(content, "datasets", _dataset, place), content, place), given),
         models=_strings("models", given.get("models", content.get("models", [])), place),
-        methods=_kept("methods", _named(content, "methods", _method, place), given),
+        methods=_with_centralities(_kept("methods", _named(content, "methods", _method, place), given), given),
         budgets=_budgets(given.get("budgets", content.get("budgets", [])), place),
         seeds=_seeds(given.get("seeds", content.get("seeds", 1)), place),
         metrics=_strings("metrics", table.get("metrics", ["accuracy"]), place),
@@ -301,6 +301,14 @@ def _kept(key: str, entries: tuple[Any, ...], wanted: Mapping[str, Any], place: 
     names = [name.lower() for name in _strings(key, wanted[key], place)]
     check_keys(names, by_name, f"{place}, {key}")
     return tuple(by_name[name] for name in names)
+
+
+def _with_centralities(methods: tuple[MethodConfig, ...], overrides: Mapping[str, Any]) -> tuple[MethodConfig, ...]:
+    """Return the methods with the centralities of an override, where they are run with several."""
+    if "centralities" not in overrides:
+        return methods
+    chosen = _strings("centralities", overrides["centralities"], "overrides")
+    return tuple(replace(method, centralities=chosen) if method.centralities else method for method in methods)
 
 
 def _check_names(config: BenchmarkConfig, place: str) -> None:

@@ -37,13 +37,13 @@ class Workplace:
         data: Folder of the graph files.
         num_workers: Processes that run at the same time, for the record.
         graphs: Graphs by data set, the latest last.
-        is_warm: Whether the kernels of a reduction have been compiled.
+        warm: Reductions whose kernels have been compiled.
     """
 
     data: Path
     num_workers: int = 1
     graphs: dict[str, Graph] = field(default_factory=dict)
-    is_warm: set[str] = field(default_factory=set)
+    warm: set[str] = field(default_factory=set)
 
     def graph(self, dataset: DatasetConfig) -> Graph:
         """Return the graph of a data set, loaded once.
@@ -167,14 +167,14 @@ def _warm_up(planned: PlannedRun, graph: Graph, place: Workplace) -> None:
     reduction = planned.config.reduction
     assert reduction is not None
     method = f"{planned.dataset.name} {type(reduction).__name__} {getattr(reduction, 'centrality', '')}"
-    if method in place.is_warm:
+    if method in place.warm:
         return
     nodes = np.arange(graph.num_nodes) if graph.train_mask is None else np.flatnonzero(graph.train_mask)
     small = graph.replace(val_mask=None, test_mask=None).subgraph(nodes[:_WARM_UP_NODES])
     # A piece of the graph can be unfit (an iteration that does not converge, say); the kernels are compiled then.
     with suppress(FalconError):
         reduce_training_graph(small, replace(planned.config, reduction=replace(reduction, node_budget=0.5)))
-    place.is_warm.add(method)
+    place.warm.add(method)
 
 
 def _with_normal_rows(graph: Graph) -> Graph:

@@ -32,6 +32,7 @@ class BenchProgress:
         self.progress = Progress(*columns, console=self.console, disable=not (active and self.console.is_terminal))
         self.task = self.progress.add_task(name, total=num_runs, left="")
         self.num_runs, self.num_finished, self.num_missing = num_runs, 0, 0
+        self.missing_data: set[str] = set()
         self.started = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -51,10 +52,13 @@ class BenchProgress:
         self.num_missing += "missing_data" in line
         left = self._time_left()
         self.progress.update(self.task, completed=self.num_finished, left=left)
-        if "missing_data" not in line or self.num_missing == 1:
+        # That a data set is not there is told once, not once per run.
+        if line.get("missing_data") not in self.missing_data:
             count = "" if self.console.is_terminal else f"[{self.num_finished}/{self.num_runs}] "
             tail = "" if self.console.is_terminal else f" ({left})"
             self.console.print(f"{count}{run.name}: {_result(line)}{tail}", soft_wrap=True)
+        if "missing_data" in line:
+            self.missing_data.add(line["missing_data"])
 
     def _time_left(self) -> str:
         num_timed = self.num_finished - self.num_missing

@@ -75,6 +75,30 @@ class BenchOutcome:
         return not self.failed and not self.missing_data
 
 
+@dataclass
+class _Tally:
+    """Records each line and counts what it says."""
+
+    writer: RecordWriter
+    benchmark: str
+    num_done: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    missing_data: dict[str, str] = field(default_factory=dict)
+
+    def take(self, run: PlannedRun, line: Mapping[str, Any]) -> None:
+        """Record a line; that a data set is not there is recorded once, not once per run."""
+        if "missing_data" in line:
+            if line["missing_data"] not in self.missing_data:
+                self.writer.append(line)
+            self.missing_data[line["missing_data"]] = line["error"]
+            return
+        self.writer.append({**line, "benchmark": self.benchmark})
+        if "error" in line:
+            self.failed[run.name] = line["error"]
+        else:
+            self.num_done += 1
+
+
 def run_benchmark(
     config_path: str | Path, records_path: str | Path, options: BenchOptions | None = None, *, progress: bool = True
 ) -> BenchOutcome:
@@ -103,23 +127,14 @@ def run_benchmark(
     todo = todo[: options.max_runs] if options.max_runs is not None else todo
     writer = RecordWriter(records_path)
     _note_plan(writer, records, describe_plan(plan))
-    failed: dict[str, str] = {}
-    missing: dict[str, str] = {}
-    num_done = 0
+    tally = _Tally(writer, plan.config.name)
     with BenchProgress(plan.config.name, len(todo), active=progress) as bar, closing(_results(todo, options)) as done:
         for run, line in done:
-            # A data set that is not there is told once, not once per run.
-            if line.get("missing_data") not in missing:
-                writer.append(line if "missing_data" in line else {**line, "benchmark": plan.config.name})
             bar.report(run, line)
-            if "missing_data" in line:
-                missing[line["missing_data"]] = line["error"]
-            elif "error" in line:
-                failed[run.name] = line["error"]
-            else:
-                num_done += 1
+            tally.take(run, line)
     num_recorded = sum(run.run_id in records.runs for run in chosen)
-    return BenchOutcome(num_done, num_recorded, len(chosen) - num_recorded - num_done, failed, missing)
+    num_left = len(chosen) - num_recorded - tally.num_done
+    return BenchOutcome(tally.num_done, num_recorded, num_left, tally.failed, tally.missing_data)
 
 
 def describe_plan(plan: Plan) -> dict[str, Any]:

@@ -31,6 +31,8 @@ GROUP_SIZE = 256
 # Smallest normal float32: a smaller step would have no finite reciprocal. Exact in bfloat16.
 _SMALLEST_STEP = torch.finfo(torch.float32).tiny
 _UPPER_HALF = -0x10000
+# Keeps the dither below 1 in float32: a value that is exactly a code, such as a zero, always gets it.
+_LARGEST_FRACTION = 1.0 - 2.0**-16
 
 Rounding = Literal["stochastic", "nearest"]
 
@@ -252,7 +254,7 @@ def _encode_block(
     if generator is None:
         offset.sub_(step, alpha=0.5)
     else:
-        offset.addcmul_(step, torch.rand(1, generator=generator, device=values.device), value=-1 / 256)
+        offset.addcmul_(step, torch.rand(1, generator=generator, device=values.device), value=-_LARGEST_FRACTION / 256)
     codes = torch.sub(values, offset[:, None]).mul_(step.reciprocal_()[:, None])
     scratch = torch.empty_like(codes)
     if generator is not None:

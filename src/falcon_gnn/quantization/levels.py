@@ -156,7 +156,8 @@ class BlockLevel:
         """Set the sums over all rows to zero; ``hidden`` has the shape and dtype of the whole gradient."""
         self.num_rows = hidden.shape[0]
         if self.norm is not None:
-            self.gradient_sum, self.product_sum = hidden.new_zeros(2, hidden.shape[1])
+            self.gradient_sum = hidden.new_zeros(hidden.shape[1])
+            self.product_sum = torch.zeros_like(self.gradient_sum)
 
     def mask_gradient_(self, gradient: Tensor, rebuilt: Rebuilt) -> None:
         """Turn a chunk of the output's gradient in place into that of γx̂ + β, and add it to the sums; uses up x̂."""

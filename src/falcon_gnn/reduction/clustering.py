@@ -47,6 +47,8 @@ class FeatureLabelMatrix:
         label_scale: Scaling of Y with √β.
         node_ids: Rows of ``features`` that are in scope, ascending; None for all.
         labelled: Nodes with a visible label, shape ``(N,)``; the others' rows of Y stay zero.
+        num_rows: N.
+        known: Cells of ``labels`` that hold a visible value, where some rows have gaps; the others stay zero.
     """
 
     features: Any
@@ -56,6 +58,7 @@ class FeatureLabelMatrix:
     node_ids: NDArray[np.int64] | None
     labelled: NDArray[np.bool_] | None
     num_rows: int
+    known: NDArray[np.bool_] | None = None
 
     @property
     def num_columns(self) -> int:
@@ -100,7 +103,7 @@ class FeatureLabelMatrix:
             assert self.labels is not None
             assert self.labelled is not None
             scaled = (self.labels[rows] - self.label_scale.shift) * self.label_scale.factor
-            scaled[~self.labelled[rows]] = 0
+            scaled[~(self.labelled[rows] if self.known is None else self.known[rows])] = 0
             parts.append(scaled.astype(np.float32))
         if not self.is_sparse:
             return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
@@ -135,7 +138,7 @@ def build_matrix(
     label_scale = None
     if has_labels:
         assert encoding is not None
-        low, high = _column_range(encoding.matrix, encoding.labelled)
+        low, high = _column_range(encoding)
         label_scale = _scale(low, high, beta)
     if encoding is not None:
         num_rows = len(encoding.matrix)
@@ -149,6 +152,7 @@ def build_matrix(
         node_ids=node_ids,
         labelled=None if encoding is None else encoding.labelled,
         num_rows=num_rows,
+        known=None if encoding is None else encoding.known,
     )
 
 
@@ -284,11 +288,16 @@ def _dense_range(
     return low, high
 
 
-def _column_range(
-    labels: NDArray[np.float32], labelled: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    visible = labels[labelled]
-    return visible.min(axis=0).astype(np.float64), visible.max(axis=0).astype(np.float64)
+def _column_range(encoding: LabelEncoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each label column's minimum and maximum over its visible values; 0 and 0 where it has none."""
+    visible = encoding.matrix[encoding.labelled].astype(np.float64)
+    if encoding.known is None:
+        return visible.min(axis=0), visible.max(axis=0)
+    known = encoding.known[encoding.labelled]
+    low = np.where(known, visible, np.inf).min(axis=0)
+    high = np.where(known, visible, -np.inf).max(axis=0)
+    is_empty = ~known.any(axis=0)
+    return np.where(is_empty, 0, low), np.where(is_empty, 0, high)
 
 
 def _scale(low: NDArray[np.float64], high: NDArray[np.float64], weight: float, *, shifted: bool = True) -> ColumnScale:

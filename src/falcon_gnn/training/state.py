@@ -132,7 +132,7 @@ class TrainingState:
         """
         epoch = len(self.epochs) + 1
         started = self._synchronized_time()
-        loss = run_epoch(self.model, self.optimizer, self.source.draw(epoch), self.config.precision)
+        loss = self._train_epoch(epoch)
         seconds = self._synchronized_time() - started
         if not math.isfinite(loss):
             msg = (
@@ -165,6 +165,10 @@ class TrainingState:
             num_parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             memory=self._measure_memory() if self.config.measure_memory else None,
         )
+
+    def _train_epoch(self, epoch: int) -> float:
+        """Train on the batches of an epoch and return the mean loss; a training on several devices does otherwise."""
+        return run_epoch(self.model, self.optimizer, self.source.draw(epoch), self.config.precision)
 
     def _measure_memory(self) -> MemoryPeak:
         """Return the peak of steps on the largest batch, which spoil the weights: the last thing done with them."""

@@ -1,0 +1,214 @@
+"""Cost of a collapse over graph size: seconds per stage, edges per second, peak resident memory, bytes per edge.
+
+    python benchmarks/scale.py --edges 1e6 1e7 1e8 --centralities DC PR EC --records scale.jsonl --plot scale.png
+
+Seeded power-law graphs (N = E / 10, 16 float32 features, 10 classes) are written as folders of ``.npy`` files, then
+each case is loaded, collapsed to 30 % and saved by a fresh process. Kernels are compiled before the clock starts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+GIB = 2**30
+EDGES_PER_NODE = 10
+STAGES = ("load", "centrality", "clustering", "selection", "contraction", "attributes", "report", "save")
+
+
+class StageMeter:
+    """Wall-clock seconds, CPU seconds of all threads and peak resident memory of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.cpu_seconds: dict[str, float] = {}
+        self.peak_bytes: dict[str, int] = {}
+        self._stage: str | None = None
+        self._start = self._cpu_start = 0.0
+
+    def begin(self, stage: str | None) -> None:
+        """End the stage that runs, if any, and begin another; None ends the last one."""
+        now, cpu_now = perf_counter(), process_time()
+        if self._stage is not None:
+            self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._start
+            self.cpu_seconds[self._stage] = self.cpu_seconds.get(self._stage, 0.0) + cpu_now - self._cpu_start
+            self.peak_bytes[self._stage] = max(self.peak_bytes.get(self._stage, 0), peak_resident_bytes())
+            reset_peak()
+        self._stage, self._start, self._cpu_start = stage, perf_counter(), process_time()
+
+
+def peak_resident_bytes() -> int:
+    """Return the peak resident size of this process (VmHWM), file pages included, since it was last reset."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    message = "/proc/self/status has no VmHWM; this benchmark needs Linux."
+    raise OSError(message)
+
+
+def reset_peak() -> None:
+    """Let VmHWM start again from the present resident size."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def measure_case(folder: Path, num_drawn: int, centrality: str) -> dict[str, Any]:
+    """Return the record of one collapse; run in a process of its own."""
+    import falcon_gnn as fg
+    from falcon_gnn.datasets.folders import write_folder
+    from falcon_gnn.datasets.synthetic import power_law_graph
+
+    config = fg.CollapseConfig(node_budget=0.3, centrality=centrality, num_clusters=10, scope="full")
+    fg.collapse(power_law_graph(1_000, 5_000), config)
+    meter = StageMeter()
+    start, cpu_start = perf_counter(), process_time()
+    meter.begin("load")
+    graph = fg.load_graph(folder)
+    result = fg.collapse(graph, config, on_stage=meter.begin)
+    meter.begin("save")
+    with tempfile.TemporaryDirectory(dir=folder.parent) as output:
+        write_folder(result.graph, Path(output) / "reduced")
+    meter.begin(None)
+    seconds = perf_counter() - start
+    peak = max(meter.peak_bytes.values())
+    return {
+        "centrality": centrality,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_edges_drawn": num_drawn,
+        "num_kept": result.graph.num_nodes,
+        "num_edges_kept": result.graph.num_edges,
+        "seconds": seconds,
+        "cpu_seconds": process_time() - cpu_start,
+        "edges_per_second": graph.num_edges / seconds,
+        "peak_bytes": peak,
+        "bytes_per_edge": peak / graph.num_edges,
+        "stage_seconds": meter.seconds,
+        "stage_cpu_seconds": meter.cpu_seconds,
+        "stage_peak_bytes": meter.peak_bytes,
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def run_case(folder: Path, num_edges: int, centrality: str) -> dict[str, Any]:
+    """Return the record of one collapse, made by a fresh process."""
+    command = [sys.executable, __file__, "--case", str(folder), str(num_edges), centrality]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
+
+
+def make_graph(num_edges: int, folder: Path) -> None:
+    """Write the power-law graph of ``num_edges`` drawn edges unless it is there."""
+    from falcon_gnn.datasets.synthetic import SyntheticShape, write_synthetic_folder
+
+    if not folder.exists():
+        write_synthetic_folder(SyntheticShape(num_edges // EDGES_PER_NODE, num_edges), folder)
+
+
+def fit_exponent(records: Sequence[dict[str, Any]], measure: str) -> float:
+    """Return b of measure ~ E^b by least squares on logarithms."""
+    sizes = np.log([record["num_edges"] for record in records])
+    costs = np.log([record[measure] for record in records])
+    return float(np.polyfit(sizes, costs, 1)[0])
+
+
+def markdown_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return one row per case: totals, then seconds per stage."""
+    titles = ["edges", "centrality", "seconds", "CPU s", "million edges/s", "peak GiB", "bytes/edge", *STAGES]
+    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for record in records:
+        stages = [f"{record['stage_seconds'].get(stage, 0.0):.1f}" for stage in STAGES]
+        cells = [
+            f"{record['num_edges']:,}",
+            record["centrality"],
+            f"{record['seconds']:.1f}",
+            f"{record['cpu_seconds']:.1f}",
+            f"{record['edges_per_second'] / 1e6:.2f}",
+            f"{record['peak_bytes'] / GIB:.2f}",
+            f"{record['bytes_per_edge']:.0f}",
+            *stages,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def plot_costs(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw seconds and peak memory over edges, both axes logarithmic, one line per centrality."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    panels = zip(axes, (("seconds", 1.0, "seconds"), ("peak_bytes", GIB, "peak resident GiB")), strict=True)
+    for axis, (measure, unit, title) in panels:
+        for centrality in dict.fromkeys(record["centrality"] for record in records):
+            chosen = [record for record in records if record["centrality"] == centrality]
+            sizes = [record["num_edges"] for record in chosen]
+            axis.loglog(sizes, [record[measure] / unit for record in chosen], marker="o", label=centrality)
+        axis.set(xlabel="undirected edges", ylabel=title)
+        axis.grid(visible=True, alpha=0.3)
+    axes[0].legend()
+    figure.savefig(path, dpi=120)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=float, nargs="+", default=[1e6, 1e7], help="undirected edges of each graph")
+    parser.add_argument("--centralities", nargs="+", default=["DC", "PR", "EC"])
+    parser.add_argument("--folder", type=Path, help="where the graphs are kept; default: a temporary folder")
+    parser.add_argument("--records", type=Path, help="append one JSON line per case to this file")
+    parser.add_argument("--plot", type=Path, help="draw cost over size into this PNG file")
+    parser.add_argument("--case", nargs=3, metavar=("FOLDER", "EDGES", "CENTRALITY"), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_all(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Make each graph, run its cases and return their records."""
+    records = []
+    for num_edges in (int(size) for size in options.edges):
+        graph_folder = folder / f"power_law_{num_edges}"
+        start = perf_counter()
+        make_graph(num_edges, graph_folder)
+        print(f"graph of {num_edges:,} edges at hand in {perf_counter() - start:.1f} s", file=sys.stderr)
+        for centrality in options.centralities:
+            record = run_case(graph_folder, num_edges, centrality)
+            records.append(record)
+            print(json.dumps(record), file=sys.stderr)
+            if options.records is not None:
+                with options.records.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+    return records
+
+
+def main() -> None:
+    """Run one case or all of them."""
+    options = parse_arguments()
+    if options.case is not None:
+        folder, num_edges, centrality = options.case
+        print(json.dumps(measure_case(Path(folder), int(num_edges), centrality)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        records = run_all(options, options.folder or Path(temporary))
+    print(markdown_table(records))
+    for centrality in dict.fromkeys(record["centrality"] for record in records):
+        chosen = [record for record in records if record["centrality"] == centrality]
+        if len(chosen) > 1:
+            time, memory = fit_exponent(chosen, "seconds"), fit_exponent(chosen, "peak_bytes")
+            print(f"\n{centrality}: seconds grow as E^{time:.2f}, peak memory as E^{memory:.2f}")
+    if options.plot is not None:
+        plot_costs(records, options.plot)
+
+
+if __name__ == "__main__":
+    main()

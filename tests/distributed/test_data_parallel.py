@@ -1,0 +1,261 @@
+"""Two processes on the CPU take the steps of one; a dead one is named, and what it leaves can be gone on from."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
+
+from falcon_gnn.datasets import write_npz
+from falcon_gnn.distributed.data_parallel import WorkerError, train_on_devices
+from falcon_gnn.distributed.device_job import parse_arguments, read_place, run_job
+from falcon_gnn.distributed.device_training import DeviceJob, ShardedTraining, fit_config, open_group, train_share
+from falcon_gnn.distributed.shards import PartShards, Place, RowShards, shard_source, shard_targets
+from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.training.checkpoint import read_checkpoint
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.progress import EpochRecord
+from falcon_gnn.training.sources import make_source
+from falcon_gnn.training.state import TrainResult
+from falcon_gnn.training.targets import Targets
+from falcon_gnn.training.trainer import train
+
+
+def make_graph() -> Graph:
+    """Return four cliques of nine nodes with nothing between them; the first has no training node."""
+    rng = np.random.default_rng(0)
+    pairs = np.array([(a, b) for a in range(9) for b in range(a)]).T
+    y = rng.integers(0, 3, 36)
+    mask = (np.arange(36) >= 9) & (rng.random(36) < 0.8)
+    return Graph.from_edges(
+        np.concatenate([pairs + 9 * clique for clique in range(4)], axis=1),
+        36,
+        x=(np.eye(3)[y] @ rng.normal(size=(3, 5)) + rng.normal(size=(36, 5))).astype(np.float32),
+        y=y,
+        train_mask=mask,
+        val_mask=~mask & (np.arange(36) % 2 == 0),
+        test_mask=~mask & (np.arange(36) % 2 == 1),
+    )
+
+
+def make_config(model: str, num_batches: int = 1, **options: Any) -> TrainConfig:
+    sizes = ModelConfig(model, hidden_channels=8, num_layers=2, dropout=0.0, **options)  # type: ignore[arg-type]
+    return TrainConfig(sizes, learning_rate=0.05, num_epochs=3, num_batches=num_batches, device="cpu")
+
+
+# Without validation nodes the weights that are kept are the last ones.
+UNSCORED = make_graph().replace(val_mask=None)
+CONFIGS = {
+    "sign": make_config("sign", num_batches=2),
+    "synced": make_config("sign", num_batches=2, batch_norm=True),
+    "qsign": make_config("qsign", batch_norm=False),
+    "cluster": make_config("cluster-gcn", num_parts=4),
+    "cluster synced": make_config("cluster-gcn", num_parts=4, batch_norm=True),
+}
+
+
+DROPPED = replace(CONFIGS["sign"], model=replace(CONFIGS["sign"].model, dropout=0.5))
+
+
+def stop_and_resume(job: DeviceJob, place: Place) -> TrainResult | None:
+    """Stop a training after its first epoch, as Ctrl-C does, and go on from what it wrote."""
+    assert job.checkpoint is not None
+    with pytest.raises(KeyboardInterrupt, match=r"after epoch 1; .* go on with resume"):
+        train_share(replace(job, stop_file=Path(__file__)), place)
+    distributed.barrier()
+    assert len(read_checkpoint(job.checkpoint).facts["epochs"]) == 1
+    return train_share(replace(job, resume=True), place)
+
+
+def train_all(rank: int, folder: Path) -> None:
+    """Train every configuration in one of two processes, and write what came out."""
+    torch.set_num_threads(1)
+    place, results = Place(rank, 2, rank), {}
+    with open_group("cpu", place, f"file://{folder / 'rendezvous'}"):
+        for name, config in CONFIGS.items():
+            job = DeviceJob(UNSCORED, config, synchronize_batch_norm="synced" in name)
+            results[name] = train_share(job, place)
+        results["dropout"] = train_share(DeviceJob(make_graph(), DROPPED), place)
+        distributed.barrier()
+        results["resumed"] = stop_and_resume(DeviceJob(make_graph(), DROPPED, checkpoint=folder / "half"), place)
+        training = ShardedTraining(DeviceJob(make_graph(), DROPPED), place, torch.device("cpu"))
+        training.advance()
+        weights = torch.cat([value.flatten() for value in training.model.state_dict().values()])
+    torch.save({"results": results, "weights": weights}, folder / f"{rank}.pt")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Return what each of two processes got."""
+    folder = tmp_path_factory.mktemp("devices")
+    spawn(train_all, (folder,), nprocs=2)  # type: ignore[no-untyped-call]
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", ["sign", "synced", "cluster", "cluster synced"])
+def test_two_processes_have_the_losses_and_the_weights_of_one(outcomes: list[dict[str, Any]], name: str) -> None:
+    one, two = train(UNSCORED, CONFIGS[name], progress=False), outcomes[0]["results"][name]
+    assert [record.loss for record in two.epochs] == pytest.approx([record.loss for record in one.epochs], rel=1e-5)
+    # A bias before batch norm changes nothing, so that its gradient, and with it Adam's step, is rounding noise.
+    noise = {"linears.0.bias", "layers.0.bias", "norms.0.running_mean"} if "synced" in name else set()
+    for key in one.weights.keys() - noise:
+        torch.testing.assert_close(two.weights[key], one.weights[key], rtol=1e-3, atol=1e-5)
+
+
+def test_qsign_starts_with_the_loss_of_one_process_and_learns(outcomes: list[dict[str, Any]]) -> None:
+    one, two = train(UNSCORED, CONFIGS["qsign"], progress=False), outcomes[0]["results"]["qsign"]
+    assert two.epochs[0].loss == pytest.approx(one.epochs[0].loss, rel=1e-5)
+    assert two.epochs[-1].loss < two.epochs[0].loss
+
+
+def test_only_the_first_process_scores(outcomes: list[dict[str, Any]]) -> None:
+    assert outcomes[0]["results"]["sign"].test is not None
+    assert set(outcomes[1]["results"].values()) == {None}
+
+
+def test_all_processes_keep_the_same_weights_under_dropout(outcomes: list[dict[str, Any]]) -> None:
+    assert torch.equal(outcomes[0]["weights"], outcomes[1]["weights"])
+
+
+def test_a_stopped_training_goes_on_bit_for_bit(outcomes: list[dict[str, Any]]) -> None:
+    whole, resumed = (outcomes[0]["results"][name] for name in ("dropout", "resumed"))
+    assert [(r.epoch, r.loss, r.score) for r in resumed.epochs] == [(r.epoch, r.loss, r.score) for r in whole.epochs]
+    assert all(torch.equal(value, resumed.weights[key]) for key, value in whole.weights.items())
+
+
+def kill_second_process(record: EpochRecord) -> None:
+    """Die in the second epoch, as if the system were out of memory."""
+    if record.epoch == 2 and distributed.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train_two(**options: Any) -> TrainResult:
+    return train_on_devices(make_graph(), CONFIGS["sign"], num_devices=2, progress=False, **options)
+
+
+def test_a_killed_process_is_named_and_one_process_can_go_on_from_the_checkpoint(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(WorkerError, match=r"process 1 of 2 was killed by SIGKILL.*checkpoint.*resume"):
+        train_two(checkpoint=checkpoint, on_epoch=kill_second_process, checkpoint_seconds=0)
+    assert len(read_checkpoint(checkpoint).facts["epochs"]) in (1, 2)
+    assert list(tmp_path.iterdir()) == [checkpoint]
+    resumed = train(make_graph(), CONFIGS["sign"], checkpoint=checkpoint, resume=True, progress=False)
+    whole = train(make_graph(), CONFIGS["sign"], progress=False)
+    assert [record.loss for record in resumed.epochs] == pytest.approx([r.loss for r in whole.epochs], rel=1e-5)
+
+
+def test_an_error_in_a_process_comes_out_as_itself() -> None:
+    diverging = replace(CONFIGS["sign"], learning_rate=1e30)
+    with pytest.raises(ConvergenceError, match="Lower learning_rate"):
+        train_on_devices(make_graph(), diverging, num_devices=1, progress=False)
+
+
+def interrupt_parent(record: EpochRecord) -> None:
+    """Press Ctrl-C, once, where the person sits."""
+    if record.epoch == 1:
+        os.kill(os.getppid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
+    checkpoint, endless = tmp_path / "checkpoint.safetensors", replace(CONFIGS["sign"], num_epochs=100_000)
+    options: dict[str, Any] = {"num_devices": 1, "checkpoint": checkpoint, "on_epoch": interrupt_parent}
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted; .* holds its state"):
+        train_on_devices(make_graph(), endless, progress=False, **options)
+    assert 1 <= len(read_checkpoint(checkpoint).facts["epochs"]) < 100_000
+
+
+def test_torchrun_runs_the_module_and_one_process_writes(tmp_path: Path) -> None:
+    write_npz(make_graph(), tmp_path / "graph.npz")
+    options = {"model": "sign", "hidden": 8, "layers": 2, "epochs": 2, "batches": 2, "scope": "full", "device": "cpu"}
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    module = ["-m", "falcon_gnn.distributed.data_parallel", str(tmp_path / "graph.npz"), "--out", str(tmp_path / "run")]
+    done = subprocess.run([*launch, *module, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["training"]["num_epochs"] == 2
+    assert len(read_checkpoint(tmp_path / "run" / "checkpoint.safetensors").facts["epochs"]) == 2
+
+
+@pytest.mark.parametrize("model", ["gcn", "gas"])
+def test_models_that_cannot_be_shared_out_are_refused(model: str) -> None:
+    with pytest.raises(GraphError, match=f"model='{model}'.*one device"):
+        train_on_devices(make_graph(), make_config(model), num_devices=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_devices", "message"),
+    [
+        ({"num_devices": 0}, 0, "num_devices must be at least 1, got 0"),
+        ({"device": "mps"}, 2, "device must be auto, cpu or"),
+        ({"model": ModelConfig("cluster-gcn", num_parts=3), "num_batches": 2}, 2, r"num_batches x num_devices \(4\)"),
+        ({"model": ModelConfig("qsign", batch_norm=True)}, 2, "synchronize_batch_norm .* got bits=2"),
+    ],
+)
+def test_what_does_not_fit_several_devices_is_refused(changes: dict[str, Any], num_devices: int, message: str) -> None:
+    changes.pop("num_devices", None)
+    with pytest.raises(GraphError, match=message):
+        fit_config(replace(make_config("sign"), **changes), num_devices, synchronize_batch_norm=True)
+
+
+def test_resume_needs_a_checkpoint() -> None:
+    with pytest.raises(GraphError, match="resume needs the checkpoint"):
+        train_two(resume=True)
+
+
+def test_parts_are_one_per_batch_and_device_where_none_are_set() -> None:
+    config = fit_config(make_config("cluster-gcn", num_batches=3), 2, synchronize_batch_norm=False)
+    assert config.model.num_parts == 6
+
+
+def test_scaled_shard_losses_average_to_the_loss_of_the_whole_batch() -> None:
+    values = torch.tensor([[1.0, 0.0], [float("nan"), 1.0], [0.0, float("nan")], [1.0, 1.0], [0.0, 1.0]])
+    whole, logits = Targets(values, "multilabel", has_unknown=True), torch.linspace(-1, 1, 10).reshape(5, 2)
+    shards = [slice(0, 3), slice(3, 5), slice(5, 5)]
+    losses = [shard_targets(whole.take(torch.arange(5)[part]), whole, 3).loss(logits[part]) for part in shards]
+    assert float(sum(losses)) / 3 == pytest.approx(float(whole.loss(logits)))
+
+
+@pytest.mark.parametrize("name", ["sign", "cluster"])
+def test_the_shards_of_a_batch_hold_every_target_once(name: str) -> None:
+    source = make_source(make_graph(), CONFIGS[name], "classes", torch.device("cpu"))
+    shares = [list(shard_source(source, Place(rank, 2, rank), batch_norm=False).draw(5)) for rank in range(2)]
+    for whole, *parts in zip(source.draw(5), *shares, strict=True):
+        counts = sum(torch.bincount(part.targets.values, minlength=3) for part in parts)
+        assert torch.equal(counts, torch.bincount(whole.targets.values, minlength=3))
+        assert [len(part.targets) for part in parts] == [len(whole.targets)] * 2
+
+
+def test_no_batch_is_too_small_for_batch_norm_on_every_device() -> None:
+    source = make_source(make_graph(), make_config("sign", num_batches=20), "classes", torch.device("cpu"))
+    shares = shard_source(source, Place(1, 4, 1), batch_norm=True)
+    assert isinstance(shares, RowShards)
+    assert min(batch.features.shape[0] for batch in shares.draw(1)) >= 2
+
+
+def test_more_devices_than_parts_are_refused() -> None:
+    source = make_source(make_graph(), CONFIGS["cluster"], "classes", torch.device("cpu"))
+    assert isinstance(shard_source(source, Place(0, 4, 0), batch_norm=False), PartShards)
+    with pytest.raises(GraphError, match="at least 5 parts to share out, got 4"):
+        shard_source(source, Place(0, 5, 0), batch_norm=False)
+
+
+def test_the_module_says_that_torchrun_must_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(GraphError, match="torchrun --nproc-per-node 2"):
+        read_place()
+
+
+def test_the_job_refuses_a_model_before_it_loads_the_graph(tmp_path: Path) -> None:
+    options = parse_arguments(["nowhere.npz", "--model", "gas", "--out", str(tmp_path)])
+    with pytest.raises(GraphError, match="model='gas'"):
+        run_job(options, Place(0, 2, 0))
