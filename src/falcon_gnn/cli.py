@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -96,6 +97,9 @@ PrecisionOption = Annotated[Precision, typer.Option(help="float32 or bf16.")]
 Metric = Annotated[ScoreName, typer.Option(help="Score that picks the best epoch: accuracy or micro_f1.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Deterministic = Annotated[bool, typer.Option(help="Deterministic algorithms only.")]
+Devices = Annotated[
+    int, typer.Option(help="Processes of one device each; more than 1 for the SIGN models, cluster-gcn.")
+]
 Resume = Annotated[bool, typer.Option(help="Go on from the checkpoint in --out.")]
 LogDir = Annotated[Path | None, typer.Option(help="Folder for TensorBoard curves.")]
 
@@ -195,6 +199,7 @@ def train(
     metric: Metric = "accuracy",
     device: Device = "auto",
     deterministic: Deterministic = False,
+    devices: Devices = 1,
     seed: Seed = 0,
     resume: Resume = False,
     log_dir: LogDir = None,
@@ -223,11 +228,24 @@ def train(
         scope=scope, selection=selection, order=order, merge=merge, edge_weights=edge_weights, seed=seed,
     )  # fmt: skip
     config = RunConfig(training, reduction, scope=scope, hops_from=hops_from)
+    train_with = None
+    if devices > 1:
+        from falcon_gnn.distributed.data_parallel import train_on_devices
+
+        train_with = partial(train_on_devices, num_devices=devices)
     with _stages() as on_stage:
         on_stage("loading")
         graph = _load(source, root, split, split_index, threshold, num_nodes, nodes, seed)
         outcome = run(
-            graph, config, name=source, memory=memory, out=out, resume=resume, on_stage=on_stage, log_dir=log_dir
+            graph,
+            config,
+            name=source,
+            memory=memory,
+            out=out,
+            resume=resume,
+            on_stage=on_stage,
+            log_dir=log_dir,
+            train_with=train_with,
         )
     if outcome.reduction is not None:
         _print(collapse_table(outcome.reduction.report))

@@ -73,7 +73,7 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
     A node's own row is read once, when its turn comes. What a group still needs of the rows it has absorbed is its
     strongest neighbor. Neighbors that are never removed are folded into one, ``best``. The others stand in a list
     that is read again at the group's next turn, where those merged meanwhile are replaced by the node they are part
-    of, and self-references and repeats fall out. A long reading that sheds less than an eighth moves its entries to a
+    of, and self-references and repeats fall out. A long reading that sheds less than a 32nd moves its entries to a
     heap by the time of their neighbor's removal, which knows its strongest entry: until that time they need no
     reading. So the work is O(E log E) however long the chains of merges are, and mostly plain list walks.
 
@@ -162,7 +162,7 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
         if time[found] == never:
             continue
         best[found] = _stronger(rank, best[found], best[v])
-        if num_read > 16 and 8 * num_shed < num_read:
+        if num_read > 64 and 32 * num_shed < num_read:
             entry = head[v]
             while entry != -1:
                 after = sibling[entry]

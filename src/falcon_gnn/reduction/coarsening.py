@@ -15,7 +15,7 @@ from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
 from falcon_gnn.reduction.contraction import merge_edges
-from falcon_gnn.reduction.falcon import _Clock, _report, _spread
+from falcon_gnn.reduction.falcon import StageClock, make_report, spread_to_input
 from falcon_gnn.reduction.levels import Coarsening, CoarsenMethod, coarsen_components, component_budgets
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import ScopedGraph, encode_scope, resolve_scope
@@ -80,7 +80,7 @@ def coarsen(
         (2, [1.0, 1.0])
     """
     config, pooling = _checked_options(node_budget, options)
-    clock = _Clock(on_stage)
+    clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
         budget = resolve_budget(config.node_budget, len(scope.ids))
@@ -102,16 +102,16 @@ def coarsen(
     with clock.stage("report"):
         component = np.empty(len(order), np.int64)
         component[order] = sorted_graph.component
-        report = _report(graph, scope, groups, reduced, encoding, component, rank, asdict(config), clock)
+        report = make_report(graph, scope, groups, reduced, encoding, component, rank, asdict(config), clock)
     removed = np.setdiff1d(np.arange(len(rank)), groups.kept, assume_unique=True)
     return CoarsenResult(
         graph=reduced,
-        assignment=_spread(groups.assignment, scope.ids, graph.num_nodes, -1),
+        assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),
         kept=scope.ids[groups.kept],
         removal_order=scope.ids[removed[np.argsort(rank[removed])]],
-        rank=_spread(rank, scope.ids, graph.num_nodes, -1),
-        clusters=_spread(component, scope.ids, graph.num_nodes, -1),
-        centrality=_spread(phi, scope.ids, graph.num_nodes, np.nan),
+        rank=spread_to_input(rank, scope.ids, graph.num_nodes, -1),
+        clusters=spread_to_input(component, scope.ids, graph.num_nodes, -1),
+        centrality=spread_to_input(phi, scope.ids, graph.num_nodes, np.nan),
         cluster_budgets=budgets,
         report=report,
         config=pooling,

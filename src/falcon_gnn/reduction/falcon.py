@@ -35,7 +35,7 @@ IdArray = NDArray[np.int64]
 OnStage = Callable[[str], None]
 
 
-class _Clock:
+class StageClock:
     """Wall-clock seconds per stage; tells ``on_stage`` when one begins."""
 
     def __init__(self, on_stage: OnStage | None) -> None:
@@ -44,6 +44,7 @@ class _Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        """Time what happens inside; seconds of one name add up."""
         if self._on_stage is not None:
             self._on_stage(name)
         start = perf_counter()
@@ -88,7 +89,7 @@ def collapse(
         ([1, 3], [0, 0, 0, 1, 1], 1)
     """
     config, scores = _resolve_options(config, centrality, options)
-    clock = _Clock(on_stage)
+    clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
         protected = protected_nodes(protect, graph.num_nodes)[scope.ids]
@@ -121,15 +122,15 @@ def collapse(
         reduced = Graph(*adjacency, **drop_empty_masks(arrays))
     with clock.stage("report"):
         shown = _shown_options(config, own_scores is not None, own_clusters)
-        report = _report(graph, scope, groups, reduced, encoding, cluster, rank, shown, clock)
+        report = make_report(graph, scope, groups, reduced, encoding, cluster, rank, shown, clock)
     return CollapseResult(
         graph=reduced,
-        assignment=_spread(groups.assignment, scope.ids, graph.num_nodes, -1),
+        assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),
         kept=scope.ids[groups.kept],
         removal_order=scope.ids[order],
-        rank=_spread(rank, scope.ids, graph.num_nodes, -1),
-        clusters=_spread(cluster, scope.ids, graph.num_nodes, -1),
-        centrality=_spread(phi, scope.ids, graph.num_nodes, np.nan),
+        rank=spread_to_input(rank, scope.ids, graph.num_nodes, -1),
+        clusters=spread_to_input(cluster, scope.ids, graph.num_nodes, -1),
+        centrality=spread_to_input(phi, scope.ids, graph.num_nodes, np.nan),
         cluster_budgets=budgets + np.bincount(cluster[protected], minlength=len(budgets)),
         report=report,
         config=config,
@@ -197,10 +198,11 @@ def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, 
     return Groups(scope.ids, new_ids, kept)
 
 
-def _report(
+def make_report(
     graph: Graph, scope: ScopedGraph, groups: Groups, reduced: Graph, encoding: LabelEncoding | None,
-    cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: _Clock,
+    cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: StageClock,
 ) -> reports.CollapseReport:  # fmt: skip
+    """Return before and after of a reduction in figures."""
     kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept)
     num_clusters = int(cluster.max()) + 1
     labels = features = None
@@ -228,7 +230,7 @@ def _report(
     )
 
 
-def _spread(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
+def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
     """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
     result = np.full(num_nodes, filler, values.dtype)
     result[ids] = values
