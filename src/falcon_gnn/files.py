@@ -52,8 +52,13 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         if target.is_dir():
             discarded = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
             target.replace(discarded / target.name)
-            temporary.replace(target)
-            shutil.rmtree(discarded)
+            try:
+                temporary.replace(target)
+            except BaseException:
+                (discarded / target.name).replace(target)
+                raise
+            finally:
+                shutil.rmtree(discarded, ignore_errors=True)
         else:
             temporary.replace(target)
     finally:

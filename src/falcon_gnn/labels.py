@@ -10,7 +10,6 @@ from falcon_gnn.errors import GraphError
 from falcon_gnn.resources import require_memory
 
 Task = Literal["classes", "multilabel", "regression"]
-FloatMatrix = NDArray[np.float32]
 _FEWEST_SUSPECT_CLASSES = 1_000
 
 
@@ -21,14 +20,15 @@ class LabelEncoding:
     Attributes:
         task: What the labels are.
         num_labels: L, classes or columns.
-        matrix: One-hot rows, multi-hot rows or values, float32, shape ``(N, L)``; zero where nothing is visible.
+        matrix: One-hot rows or multi-hot rows, uint8, or values, float32; shape ``(N, L)``, zero where nothing is
+            visible. Narrow, since it stands beside M.
         labelled: Nodes with a visible label, bool, shape ``(N,)``.
         known: Cells of ``matrix`` that hold a visible value, where not every row of ``labelled`` is complete.
     """
 
     task: Task
     num_labels: int
-    matrix: FloatMatrix
+    matrix: NDArray[Any]
     labelled: NDArray[np.bool_]
     known: NDArray[np.bool_] | None = None
 
@@ -100,6 +100,8 @@ def encode_labels(
     if visible is not None:
         labelled = labelled & visible
     if task != "classes":
+        if y.dtype.kind in "ub" and labelled.all():
+            return LabelEncoding(task, y.reshape(len(y), -1).shape[1], y.reshape(len(y), -1), labelled)
         values = y.reshape(len(y), -1).astype(np.float32)
         known = labelled[:, None] & ~np.isnan(values)
         values[~known] = 0
@@ -117,8 +119,8 @@ def encode_labels(
             "0, or use task='regression' if y is a quantity."
         )
         raise GraphError(msg)
-    require_memory(4 * len(y) * num_labels, f"hold one-hot labels of {num_labels:,} classes for {len(y):,} nodes")
-    matrix = np.zeros((len(y), num_labels), np.float32)
+    require_memory(len(y) * num_labels, f"hold one-hot labels of {num_labels:,} classes for {len(y):,} nodes")
+    matrix = np.zeros((len(y), num_labels), np.uint8)
     matrix[np.flatnonzero(labelled), ids] = 1
     return LabelEncoding(task, num_labels, matrix, labelled)
 

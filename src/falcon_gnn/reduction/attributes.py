@@ -12,7 +12,7 @@ from falcon_gnn.labels import LabelEncoding
 
 IdArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-_BLOCK_VALUES = 1 << 22
+_BLOCK_VALUES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _group_labels(y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums
     own = y[groups.kept]
     if encoding.task != "classes":
         return _mean_labels(y, own, encoding, sums)
-    totals = np.asarray(sums @ encoding.matrix)
+    totals = np.asarray(sums @ encoding.matrix.astype(np.float64))
     has_visible = totals.any(axis=1)
     own_class = encoding.matrix[groups.kept].argmax(axis=1)
     own_visible = encoding.labelled[groups.kept]

@@ -17,7 +17,7 @@ IdArray = NDArray[np.int64]
 
 MAX_WHOLE_VALUES = 1 << 25
 """From so many values of M on, it is made in row blocks and clustered by mini-batches."""
-BLOCK_VALUES = 1 << 22
+BLOCK_VALUES = 1 << 19
 SEEDING_ROWS_PER_CLUSTER = 20
 MAX_LLOYD_ITERATIONS = 10
 """On PPI this ends within 0.05 % of the inertia at convergence (16 iterations), in 0.7 of the time."""
@@ -53,7 +53,7 @@ class FeatureLabelMatrix:
     """
 
     features: Any
-    labels: NDArray[np.float32] | None
+    labels: NDArray[Any] | None
     feature_scale: ColumnScale | None
     label_scale: ColumnScale | None
     node_ids: NDArray[np.int64] | None
@@ -199,7 +199,7 @@ def _lloyd(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed: int) 
     from sklearn.cluster import KMeans
 
     whole = matrix.rows(0, matrix.num_rows)
-    model = KMeans(len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed)
+    model = KMeans(len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed, copy_x=False)
     labels: NDArray[np.int32] = model.fit(whole).labels_
     return labels
 

@@ -11,7 +11,7 @@ from falcon_gnn.adjacency import EdgeCleaning, IntArray
 from falcon_gnn.labels import LabelEncoding
 
 NUM_RANK_BINS = 20
-_BLOCK_VALUES = 1 << 22
+_BLOCK_VALUES = 1 << 18
 
 
 @dataclass(frozen=True)

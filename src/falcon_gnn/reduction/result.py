@@ -71,4 +71,4 @@ class CollapseResult:
         """Write the map and the per-node arrays to an ``.npz`` file without pickle, whole or not at all."""
         names = ("assignment", "kept", "removal_order", "rank", "clusters", "centrality", "cluster_budgets")
         with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **{name: getattr(self, name) for name in names})
+            np.savez_compressed(file, **{name: getattr(self, name) for name in names})
