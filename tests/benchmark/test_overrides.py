@@ -44,6 +44,14 @@ def test_values_of_one_label_add_up():
     assert parse_choice(["dataset=Cora", "dataset=PPI, Flickr"]) == {"dataset": {"cora", "ppi", "flickr"}}
 
 
+def test_a_value_that_holds_a_comma_stands_in_a_list():
+    assert parse_choice(['method=["mean, counted"]', "seed=0,1", "budget=0.5"]) == {
+        "method": {"mean, counted"},
+        "seed": {"0", "1"},
+        "budget": {"0.5"},
+    }
+
+
 def test_a_choice_by_an_unknown_label_is_refused():
     with pytest.raises(GraphError, match="Did you mean 'dataset'"):
         parse_choice(["datasets=Cora"])

@@ -113,6 +113,14 @@ def test_runs_that_two_benchmarks_share_are_done_once(write_config, records, tmp
     assert [line["plan"] for line in lines(records) if "plan" in line] == ["tiny", "second"]
 
 
+def test_a_run_that_stands_in_two_cells_is_done_once(write_config, records):
+    config = write_config(FALCON, "[methods.same]", kind="label_error")
+    assert bench(config, records).num_done == 1
+    first, second = lines(records)[0]["cells"]
+    assert (first["method"], second["method"]) == ("FALCON", "same")
+    assert first["ids"] == second["ids"]
+
+
 def test_an_override_is_recorded(write_config, records):
     bench(write_config(FALCON, kind="label_error"), records, overrides={"collapse.gamma": 0.4})
     plan, line = lines(records)

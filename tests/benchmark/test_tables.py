@@ -148,6 +148,17 @@ def test_the_latest_plan_that_has_a_run_of_a_cell_counts():
     assert summary.notes["Cora"] == ("Differs from the configuration: training.num_epochs = 3.",)
 
 
+def test_a_method_that_was_renamed_is_shown_under_its_last_name():
+    plans = [plan(cell(["a", "b"], method="old")), plan(cell(["a", "b", "c"], method="new"))]
+    (summary,) = summarise(Records(plans, dict(THREE)))
+    assert [place.method for place, _ in summary.figures] == ["new"]
+
+
+def test_two_cells_of_one_run_are_both_shown():
+    (summary,) = summarise(Records([plan(cell(["a"], method="x"), cell(["a"], method="y"))], dict(THREE)))
+    assert [(place.method, figure.mean) for (place, _), figure in summary.figures.items()] == [("x", 82), ("y", 82)]
+
+
 def test_records_without_a_benchmark_are_refused():
     with pytest.raises(GraphError, match="hold no benchmark"):
         summarise(Records(runs=dict(THREE)))

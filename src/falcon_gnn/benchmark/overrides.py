@@ -50,6 +50,8 @@ def override_options(overrides: Mapping[str, Any]) -> Options:
 def parse_choice(choices: Sequence[str]) -> Choice:
     """Return which runs to keep from ``label=value[,value]``; values of one label add up, labels narrow down.
 
+    A value that holds a comma stands in a TOML list: ``method=["a, b"]``.
+
     Raises:
         GraphError: If there is no ``=`` or no such label.
     """
@@ -57,7 +59,9 @@ def parse_choice(choices: Sequence[str]) -> Choice:
     for choice in choices:
         label, values = _split(choice, "--only")
         check_keys([label], _LABELS, "--only")
-        kept[label] = kept.get(label, frozenset()) | {value.strip().lower() for value in values.split(",")}
+        listed = _listed(values)
+        wanted = listed if isinstance(listed, list) else [listed]
+        kept[label] = kept.get(label, frozenset()) | {str(value).lower() for value in wanted}
     return kept
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark and its runs, those of one data set one after the other."""
+    """A benchmark and its runs, those of one data set one after the other; cells may share a run, by its id."""
 
     config: BenchmarkConfig
     runs: tuple[PlannedRun, ...]
@@ -104,12 +105,10 @@ def make_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> P
         GraphError: If a key or an option is unknown or out of range; the message names the file and the run.
     """
     config = read_config(path, overrides)
-    runs: dict[str, PlannedRun] = {}
-    for dataset in config.datasets:
-        for method in config.methods:
-            for run in _method_runs(config, dataset, method):
-                runs.setdefault(run.run_id, run)
-    return Plan(config, tuple(runs.values()))
+    runs = chain.from_iterable(
+        _method_runs(config, dataset, method) for dataset in config.datasets for method in config.methods
+    )
+    return Plan(config, tuple(runs))
 
 
 def choose_runs(runs: tuple[PlannedRun, ...], choice: Choice) -> tuple[PlannedRun, ...]:

@@ -166,7 +166,8 @@ def describe_plan(plan: Plan) -> dict[str, Any]:
 
 
 def _chosen(plan: Plan, only: Choice) -> tuple[PlannedRun, ...]:
-    chosen = choose_runs(plan.runs, only)
+    """Return the chosen runs, each once."""
+    chosen = tuple({run.run_id: run for run in choose_runs(plan.runs, only)}.values())
     if not chosen:
         wanted = ", ".join(f"{label}={'|'.join(sorted(values))}" for label, values in only.items())
         msg = f"no run of {plan.config.name} fits {wanted or 'the configuration'}. Its first run: {_first(plan)}."

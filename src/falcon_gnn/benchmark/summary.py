@@ -142,14 +142,32 @@ def _summarise(plans: list[Line], records: Records) -> Summary:
 
 
 def _entries(plans: list[Line], records: Records) -> dict[Cell, _Entry]:
-    """Return each cell with the latest plan that has a run of it, else the first plan."""
+    """Return each cell with the latest plan that has a run of it, else the first plan.
+
+    A cell whose runs a later plan shows under another name (a method was renamed, say) is left out.
+    """
     entries: dict[Cell, _Entry] = {}
+    last_cells = {run_id: cells for plan in plans for run_id, cells in _cells_by_run(plan).items()}
     for plan in plans:
         for line in plan["cells"]:
-            cell = Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
+            cell = _cell(line)
+            if any(cell not in last_cells[run_id] for run_id in line["ids"]):
+                continue
             if cell not in entries or any(run_id in records.runs for run_id in line["ids"]):
                 entries[cell] = _Entry(line, plan)
     return entries
+
+
+def _cells_by_run(plan: Line) -> dict[str, set[Cell]]:
+    cells: dict[str, set[Cell]] = {}
+    for line in plan["cells"]:
+        for run_id in line["ids"]:
+            cells.setdefault(run_id, set()).add(_cell(line))
+    return cells
+
+
+def _cell(line: Mapping[str, Any]) -> Cell:
+    return Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
 
 
 def _all_metrics(metrics: tuple[str, ...], figure: str | None) -> tuple[str, ...]:

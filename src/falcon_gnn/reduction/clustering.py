@@ -87,12 +87,42 @@ class FeatureLabelMatrix:
         """Return rows ``start`` to ``stop`` of M, float32, shape ``(stop - start, F + L)``."""
         stop = min(stop, self.num_rows)
         if self.is_sparse:
-            return self.take(np.arange(start, stop))
+            return self._sparse_rows(start, stop)
         whole = np.empty((stop - start, self.num_columns), np.float32)
         for low in range(start, stop, self.block_rows):
             high = min(low + self.block_rows, stop)
             whole[low - start : high - start] = self.take(np.arange(low, high))
         return whole
+
+    def _sparse_rows(self, start: int, stop: int) -> "csr_array":
+        """Fill the rows block by block: stacking whole parts would hold everything twice."""
+        from scipy.sparse import csr_array
+
+        ids = slice(start, stop) if self.node_ids is None else self.node_ids[start:stop]
+        widths = np.diff(self.features.indptr)[ids]
+        capacity = int(widths.sum())
+        if self.labels is not None:
+            capacity += (
+                int(np.count_nonzero(self.labels[start:stop]))
+                if self.has_plain_zeros
+                else ((stop - start) * self.labels.shape[1])
+            )
+        data, indices = np.empty(capacity, np.float32), np.empty(capacity, np.int32)
+        indptr = np.zeros(stop - start + 1, np.int64)
+        used = 0
+        for low in range(start, stop, self.block_rows):
+            high = min(low + self.block_rows, stop)
+            part: Any = self.take(np.arange(low, high))
+            data[used : used + part.nnz], indices[used : used + part.nnz] = part.data, part.indices
+            indptr[low - start + 1 : high - start + 1] = used + part.indptr[1:]
+            used += part.nnz
+        narrow = indptr.astype(np.int32) if used < 2**31 else indptr
+        return csr_array((data[:used], indices[:used], narrow), shape=(stop - start, self.num_columns))
+
+    @property
+    def has_plain_zeros(self) -> bool:
+        """Whether a zero label stays zero when scaled."""
+        return self.label_scale is None or not self.label_scale.shift.any()
 
     def take(self, rows: NDArray[np.int64]) -> "NDArray[np.float32] | csr_array":
         """Return some rows of M, float32, shape ``(len(rows), F + L)``."""
@@ -196,10 +226,13 @@ def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_cluster
 
 
 def _lloyd(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed: int) -> NDArray[np.int32]:
+    """Run Lloyd's iterations on all rows; with tol=0 scikit-learn makes no second M to find its variance."""
     from sklearn.cluster import KMeans
 
     whole = matrix.rows(0, matrix.num_rows)
-    model = KMeans(len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, random_state=seed, copy_x=False)
+    model = KMeans(
+        len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, tol=0, random_state=seed, copy_x=False
+    )
     labels: NDArray[np.int32] = model.fit(whole).labels_
     return labels
 
