@@ -88,12 +88,14 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
     parent = np.arange(num_nodes).astype(indices.dtype)
     best = np.full(num_nodes, -1, indices.dtype)
     seen_by = np.full(num_nodes, -1, indices.dtype)
-    fresh = np.empty(num_nodes, indices.dtype)
+    # What is left of the rows: a group's list is the rows of the nodes in it, chained by ``following``.
+    entries = indices.copy()
+    start = indptr[:-1].copy()
+    stop = indptr[1:].copy()
+    following = np.full(num_nodes, -1, indices.dtype)
+    last = np.arange(num_nodes).astype(indices.dtype)
+    # The heaps' entries: the neighbor each leads to, first child, next sibling, strongest target below it.
     heap = np.full(num_nodes, -1, np.int64)
-    head = np.full(num_nodes, -1, np.int64)
-    tail = np.full(num_nodes, -1, np.int64)
-    # Entries of lists and heaps: the neighbor each leads to, its next sibling; in a heap also its first child and the
-    # strongest target below it.
     target = np.empty(1024, indices.dtype)
     sibling = np.empty(1024, np.int64)
     strongest = np.empty(1024, indices.dtype)
@@ -102,56 +104,54 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
     free = -1
     for now in range(order.size):
         v = order[now]
-        num_fresh = 0
         found = np.int64(-1)
-        for position in range(indptr[v], indptr[v + 1]):
-            neighbor = _find(parent, indices[position])
-            if neighbor == v or seen_by[neighbor] == v:
-                continue
-            seen_by[neighbor] = v
-            if time[neighbor] == never:
-                best[v] = _stronger(rank, best[v], neighbor)
+        num_read = 0
+        num_kept = 0
+        previous = v
+        member = v
+        while member != -1:
+            write = start[member]
+            for position in range(start[member], stop[member]):
+                neighbor = _find(parent, entries[position])
+                if neighbor == v or seen_by[neighbor] == v:
+                    continue
+                seen_by[neighbor] = v
+                if time[neighbor] == never:
+                    best[v] = _stronger(rank, best[v], neighbor)
+                else:
+                    found = _stronger(rank, found, neighbor)
+                    entries[write] = neighbor
+                    write += 1
+            after = following[member]
+            if member != v:
+                num_read += stop[member] - start[member]
+                num_kept += write - start[member]
+            stop[member] = write
+            if write == start[member] and member != v:
+                following[previous] = after
+                if after == -1:
+                    last[v] = previous
             else:
-                found = _stronger(rank, found, neighbor)
-                fresh[num_fresh] = neighbor
-                num_fresh += 1
+                previous = member
+            member = after
 
-        # Append what has expired in the heap to the list, then read the list.
         root = heap[v]
         while root != -1 and time[target[root]] <= now:
             entry = root
             root = _pop(root, time, rank, target, child, sibling, strongest)
-            sibling[entry] = head[v]
-            if head[v] == -1:
-                tail[v] = entry
-            head[v] = entry
-        num_read = 0
-        num_shed = 0
-        previous = -1
-        entry = head[v]
-        while entry != -1:
-            after = sibling[entry]
             neighbor = _find(parent, target[entry])
-            num_read += 1
-            sheds = neighbor == v or seen_by[neighbor] == v or time[neighbor] == never
-            if neighbor != v and time[neighbor] == never:
+            is_new = neighbor != v and seen_by[neighbor] != v
+            if is_new and time[neighbor] == never:
                 best[v] = _stronger(rank, best[v], neighbor)
-            if sheds:
-                num_shed += 1
-                if previous == -1:
-                    head[v] = after
-                else:
-                    sibling[previous] = after
+            if is_new and time[neighbor] < never:
+                target[entry] = neighbor
+                strongest[entry] = neighbor
+                child[entry] = -1
+                root = _meld(root, entry, time, rank, target, child, sibling, strongest)
+            else:
                 sibling[entry] = free
                 free = entry
-            else:
-                seen_by[neighbor] = v
-                found = _stronger(rank, found, neighbor)
-                target[entry] = neighbor
-                previous = entry
-            entry = after
-        tail[v] = previous
-
+            seen_by[neighbor] = v
         if root != -1:
             found = _stronger(rank, found, strongest[root])
         found = _stronger(rank, found, best[v])
@@ -162,39 +162,32 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
         if time[found] == never:
             continue
         best[found] = _stronger(rank, best[found], best[v])
-        if num_read > 64 and 32 * num_shed < num_read:
-            entry = head[v]
-            while entry != -1:
-                after = sibling[entry]
-                strongest[entry] = target[entry]
-                child[entry] = -1
-                sibling[entry] = -1
-                root = _meld(root, entry, time, rank, target, child, sibling, strongest)
-                entry = after
-            head[v] = -1
-        for i in range(num_fresh):
-            if free != -1:
-                entry = free
-                free = sibling[entry]
-            else:
-                if num_entries == target.size:
-                    target = np.concatenate((target, np.empty_like(target)))
-                    sibling = np.concatenate((sibling, np.empty_like(sibling)))
-                    strongest = np.concatenate((strongest, np.empty_like(strongest)))
-                    child = np.concatenate((child, np.empty_like(child)))
-                entry = num_entries
-                num_entries += 1
-            target[entry] = fresh[i]
-            sibling[entry] = head[v]
-            if head[v] == -1:
-                tail[v] = entry
-            head[v] = entry
+        if num_read > 64 and 32 * (num_read - num_kept) < num_read:
+            member = following[v]
+            while member != -1:
+                for position in range(start[member], stop[member]):
+                    if free != -1:
+                        entry = free
+                        free = sibling[entry]
+                    else:
+                        if num_entries == target.size:
+                            target = np.concatenate((target, np.empty_like(target)))
+                            sibling = np.concatenate((sibling, np.empty_like(sibling)))
+                            strongest = np.concatenate((strongest, np.empty_like(strongest)))
+                            child = np.concatenate((child, np.empty_like(child)))
+                        entry = num_entries
+                        num_entries += 1
+                    target[entry] = entries[position]
+                    strongest[entry] = entries[position]
+                    child[entry] = -1
+                    sibling[entry] = -1
+                    root = _meld(root, entry, time, rank, target, child, sibling, strongest)
+                member = following[member]
+            following[v] = -1
+            last[v] = v
         heap[found] = _meld(heap[found], root, time, rank, target, child, sibling, strongest)
-        if head[v] != -1:
-            sibling[tail[v]] = head[found]
-            if head[found] == -1:
-                tail[found] = tail[v]
-            head[found] = head[v]
+        following[last[found]] = v
+        last[found] = last[v]
     for v in range(num_nodes):
         parent[v] = _find(parent, v)
     return parent
