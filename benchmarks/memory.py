@@ -73,7 +73,7 @@ def take_steps(case: Case, batch_file: str) -> None:
 
 def warm_up(case: Case, batch_file: str) -> None:
     """Take the steps on a small batch, so that libraries are loaded and threads started before the baseline is read."""
-    take_steps(replace(case, hidden=32), batch_file)
+    take_steps(case, batch_file)
 
 
 def write_batch(case: Case, path: Path) -> GraphShape:
