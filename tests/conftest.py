@@ -1,10 +1,14 @@
 """Fixtures that several rooms' tests share."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would their child processes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from falcon_gnn.errors import GraphError
@@ -39,6 +40,10 @@ def require_memory(num_bytes: int, purpose: str) -> None:
 
 def peak_resident_memory() -> int:
     """Return the largest resident size this process has had so far, in bytes."""
+    # Not getrusage on Linux: a child inherits the size its parent had when it was started.
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

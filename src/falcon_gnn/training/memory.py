@@ -130,23 +130,14 @@ def _report_peak(run: Callable[[], object], warm_up: Callable[[], object] | None
         warm_up()
     baseline = _reset_resident_peak()
     run()
-    sender.send(_resident_peak() - baseline)
+    sender.send(peak_resident_memory() - baseline)
 
 
 def _reset_resident_peak() -> int:
     """Set the process's resident peak back to its current size, where the system can, and return it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _resident_peak()
-
-
-def _resident_peak() -> int:
-    # Not getrusage on Linux: a child inherits the size its parent had when it was started.
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return peak_resident_memory()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return peak_resident_memory()
 
 
 @dataclass(eq=False)
