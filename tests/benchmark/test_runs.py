@@ -8,6 +8,7 @@ from tests.benchmark.conftest import FALCON, NONE
 
 from falcon_gnn.benchmark import execute, runs, workers
 from falcon_gnn.benchmark.execute import is_out_of_memory
+from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.plan import make_plan
 from falcon_gnn.benchmark.runs import BenchOptions, run_benchmark
 from falcon_gnn.errors import GraphError
@@ -184,6 +185,13 @@ def test_a_process_that_dies_costs_one_run(write_config, monkeypatch, tmp_path):
     assert found[0]["out_of_memory"]
     assert "exit code -9" in found[0]["error"]
     assert "record" in found[1]
+
+
+def test_resources_hold_the_memory_and_the_time_of_an_epoch(write_config, records):
+    bench(write_config(FALCON, kind="resources"), records)
+    record = lines(records)[1]["record"]
+    assert METRICS["gpu_memory"].read(record) > 0
+    assert METRICS["epoch_time"].read(record) > 0
 
 
 @pytest.mark.parametrize("kind", ["collapse_time", "resources"])
