@@ -167,3 +167,10 @@ def test_a_collapse_is_written_whole(graph: Graph, tmp_path: Path) -> None:
 def test_json_keeps_no_nan(tmp_path: Path) -> None:
     write_json({"a": float("nan"), "b": np.float32(1.5), "c": (np.int64(2),)}, tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": 1.5, "c": [2]}
+
+
+def test_patience_counts_evaluations_not_epochs(graph: Graph) -> None:
+    training = replace(TRAINING, num_epochs=40, eval_every=3, patience=1)
+    trained = run(graph, RunConfig(training), progress=False).record["training"]
+    assert trained["num_epochs"] % 3 == 0 or trained["num_epochs"] == 40
+    assert trained["num_epochs"] >= trained["best_epoch"] + 3 or trained["num_epochs"] == 40

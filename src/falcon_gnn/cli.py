@@ -89,7 +89,7 @@ ConcatSelf = Annotated[bool, typer.Option(help="GCN layers see [AH, H] in place 
 Parts = Annotated[int | None, typer.Option(help="METIS parts of cluster-gcn and gas.")]
 Batches = Annotated[int, typer.Option(help="Batches per epoch.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the training nodes.")]
-Patience = Annotated[int | None, typer.Option(help="Stop after so many epochs without a better validation score.")]
+Patience = Annotated[int | None, typer.Option(help="Stop after so many evaluations without a better score.")]
 EvalEvery = Annotated[int, typer.Option(help="Epochs between two evaluations.")]
 LearningRate = Annotated[float, typer.Option(help="Adam's step size.")]
 WeightDecay = Annotated[float, typer.Option(help="L2 penalty.")]

@@ -113,11 +113,11 @@ class TrainingState:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the score has not improved for ``patience`` epochs."""
+        """Whether the score has not improved for ``patience`` evaluations."""
         patience = self.config.patience
         if patience is None or self.validation is None:
             return False
-        return len(self.epochs) - self.best_epoch >= patience
+        return (len(self.epochs) - self.best_epoch) // self.config.eval_every >= patience
 
     @property
     def is_finished(self) -> bool:
