@@ -10,7 +10,7 @@ from tests.strategies import EdgeList, edge_lists
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction.contraction import group_members, merge_edges, merge_into_neighbors, order_removals
+from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
 
 
 def _contract(edges: EdgeList, order, rank):
@@ -174,9 +174,3 @@ def test_unknown_edge_weights_are_refused_by_name():
     graph = Graph.from_edges(np.array([[0], [1]]), 2)
     with pytest.raises(GraphError, match="edge_weights must be one of none, count, sum, got 'mean'"):
         merge_edges(graph.indptr, graph.indices, None, np.arange(2), 2, "mean")
-
-
-def test_members_of_groups_are_listed_in_ascending_order():
-    starts, members = group_members(np.array([1, -1, 0, 1, -1, 0]), 3)
-    assert starts.tolist() == [0, 2, 4, 4]
-    assert members.tolist() == [2, 5, 0, 3]

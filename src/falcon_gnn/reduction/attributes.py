@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members
 
-IdArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 _BLOCK_VALUES = 1 << 19
 
 
@@ -78,8 +77,6 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
 def _summing_matrix(groups: Groups) -> Any:
     """Return the sparse 0/1 matrix S with ``S @ values`` the sums per group; members stand in ascending id."""
     from scipy.sparse import csr_array
-
-    from falcon_gnn.reduction.contraction import group_members
 
     starts, members = group_members(groups.assignment, len(groups.kept))
     # In double: a float32 sum of a million members is off by a percent.

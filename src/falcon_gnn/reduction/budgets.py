@@ -3,13 +3,11 @@
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from falcon_gnn.errors import BudgetError, GraphError
+from falcon_gnn.reduction.grouping import BoolArray, IdArray, sort_by_group
 
 Selection = Literal["lowest", "stratified", "random"]
-IdArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
 
 
@@ -101,9 +99,8 @@ def select_kept(
         msg = f"selection must be one of {', '.join(SELECTIONS)}, got {selection!r}."
         raise GraphError(msg)
     key = np.random.default_rng([seed, 4]).permutation(len(rank)) if selection == "random" else rank
-    nodes = np.flatnonzero(candidates)
-    ordered = nodes[np.lexsort((key[nodes], clusters[nodes]))]
-    sizes = np.bincount(clusters[nodes], minlength=len(budgets))
+    ordered = sort_by_group(candidates, clusters, key)
+    sizes = np.bincount(clusters[ordered], minlength=len(budgets))
     first = np.cumsum(sizes) - sizes
     cluster = clusters[ordered]
     position = np.arange(len(ordered)) - first[cluster]

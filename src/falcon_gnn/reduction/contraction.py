@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import GraphError
+from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
 
 Order = Literal["cluster", "global"]
 EdgeWeights = Literal["none", "count", "sum"]
 ORDERS: tuple[str, ...] = get_args(Order)
-IdArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 _BLOCKS = 8
 
 
@@ -28,11 +27,10 @@ def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: 
     Raises:
         GraphError: If ``order`` is unknown.
     """
-    nodes = np.flatnonzero(removed)
     if order == "cluster":
-        return nodes[np.lexsort((rank[nodes], clusters[nodes]))]
+        return sort_by_group(removed, clusters, rank)
     if order == "global":
-        return nodes[np.argsort(rank[nodes])]
+        return sort_by_rank(removed, rank)
     msg = f"order must be one of {', '.join(ORDERS)}, got {order!r}."
     raise GraphError(msg)
 
@@ -96,12 +94,3 @@ def merge_edges(
     sums = np.zeros(len(merged))
     kernels.sum_merged(indptr, indices, weight.astype(np.float64), *shape[2:], starts, merged, sums)
     return starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype)
-
-
-def group_members(assignment: IdArray, num_groups: int) -> tuple[IdArray, IdArray]:
-    """Return (starts, members): the members of group g, ascending, are ``members[starts[g]:starts[g + 1]]``."""
-    starts = np.zeros(num_groups + 1, np.int64)
-    inside = assignment >= 0
-    np.cumsum(np.bincount(assignment[inside], minlength=num_groups), out=starts[1:])
-    members = np.argsort(assignment, kind="stable")[len(assignment) - int(inside.sum()) :]
-    return starts, members

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.reduction.budgets import split_budget
-from falcon_gnn.reduction.contraction import group_members
+from falcon_gnn.reduction.grouping import group_members
 from falcon_gnn.reduction.spectrum import (
     NUM_VECTORS,
     ComponentGraph,

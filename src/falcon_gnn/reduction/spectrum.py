@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction.contraction import group_members, merge_edges
+from falcon_gnn.reduction.contraction import merge_edges
+from falcon_gnn.reduction.grouping import group_members
 
 IdArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
