@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,13 @@ def test_scope_full_trains_on_the_whole_graph(graph: Graph) -> None:
 def test_the_survivors_are_found_in_the_unreduced_training_graph(graph: Graph) -> None:
     trained = reduce_training_graph(graph, RunConfig(TRAINING, QUARTER, hops_from="original"))
     assert trained.graph.num_nodes == 20
-    np.testing.assert_array_equal(trained.source.x[trained.source_ids], trained.graph.x)
+    np.testing.assert_array_equal(trained.source.x[trained.readout], trained.graph.x)
+
+
+@pytest.mark.parametrize("reduction", [replace(QUARTER, merge="mean"), CoarsenConfig(30)])
+def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduction: Any) -> None:
+    trained = reduce_training_graph(graph, RunConfig(TRAINING, reduction, hops_from="original"))
+    np.testing.assert_allclose(trained.readout @ trained.source.x, trained.graph.x, rtol=1e-5)
 
 
 def test_training_nodes_can_be_protected(graph: Graph) -> None:

@@ -18,11 +18,13 @@ from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reduction.grouping import averaging_matrix
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.configs import TrainConfig
 
 if TYPE_CHECKING:
     from falcon_gnn.planning import MemoryPlan
+    from falcon_gnn.training.hops import Readout
     from falcon_gnn.training.state import TrainResult
 
 HopsFrom = Literal["reduced", "original"]
@@ -49,7 +51,8 @@ class RunConfig:
             ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
         hops_from: For SIGN models, where the survivors' hop features are computed: on the ``"reduced"`` graph (the
             paper) or on the ``"original"`` training graph, which costs no memory in training and does not shift the
-            neighborhoods.
+            neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has the mean over its
+            group.
         protect_training: With scope full: never remove a training node.
     """
 
@@ -113,11 +116,19 @@ class MemoryFit:
 
 @dataclass(frozen=True)
 class _TrainingGraph:
-    """What is trained on, the unreduced graph it comes from, and the id there of each of its nodes."""
+    """What is trained on, the unreduced graph it comes from, and what of that graph each of its nodes stands for.
+
+    Attributes:
+        graph: What is trained on, n nodes.
+        source: The unreduced graph, N nodes.
+        readout: A node of ``source`` per node, shape ``(n,)``, or where the reduction averages, the weights of its
+            group, SciPy CSR of shape ``(n, N)``.
+        reduction: How it was reduced, if it was.
+    """
 
     graph: Graph
     source: Graph
-    source_ids: NDArray[np.int64]
+    readout: "Readout"
     reduction: CollapseResult | None
 
 
@@ -171,7 +182,7 @@ def run(
         trained_on.graph,
         config.training,
         eval_graph=graph,
-        hop_source=(trained_on.source, trained_on.source_ids) if config.hops_from == "original" else None,
+        hop_source=(trained_on.source, trained_on.readout) if config.hops_from == "original" else None,
         checkpoint=None if out is None else Path(out) / CHECKPOINT_FILE,
         resume=resume,
         progress=progress,
@@ -205,7 +216,7 @@ def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | N
         result: CollapseResult = coarsen(graph, **asdict(reduction), on_stage=on_stage)
     else:
         result = collapse(graph, reduction, protect=protect, on_stage=on_stage)
-    return _TrainingGraph(result.graph, source, np.searchsorted(scope_ids, result.kept), result)
+    return _reduced_graph(source, scope_ids, result)
 
 
 def fit_collapse(
@@ -262,8 +273,14 @@ def _fit_training_graph(
         whole = replace(config, reduction=None, scope=config.reduction.scope if config.reduction else None)
         return whole, reduce_training_graph(graph, whole, on_stage), fit.plan
     source, scope_ids = _unreduced(graph, fit.result.config.scope)
-    trained_on = _TrainingGraph(fit.result.graph, source, np.searchsorted(scope_ids, fit.result.kept), fit.result)
-    return replace(config, reduction=fit.result.config), trained_on, fit.plan
+    return replace(config, reduction=fit.result.config), _reduced_graph(source, scope_ids, fit.result), fit.plan
+
+
+def _reduced_graph(source: Graph, scope_ids: NDArray[np.int64], result: CollapseResult) -> _TrainingGraph:
+    readout: Readout = np.searchsorted(scope_ids, result.kept)
+    if result.config.merge == "mean":
+        readout = averaging_matrix(result.assignment[scope_ids], len(result.kept))
+    return _TrainingGraph(result.graph, source, readout, result)
 
 
 def _unreduced(graph: Graph, scope: str | None) -> tuple[Graph, NDArray[np.int64]]:

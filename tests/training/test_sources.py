@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.training.batches import FullBatch, PartBatches, RowBatches
@@ -48,6 +49,19 @@ def test_hop_source_gives_each_training_node_the_hops_of_its_original(graph):
     source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=(graph, kept))
     assert np.array_equal(source.features, hop_features(graph, 2)[kept])
     assert source.targets.values.tolist() == graph.y[kept].tolist()
+
+
+def test_hop_source_with_weights_gives_each_training_node_a_mean_of_hops(graph):
+    pairs = csr_array(np.kron(np.eye(30), [[0.5, 0.5]]).astype(np.float32))
+    reduced = graph.subgraph(np.arange(30)).replace(train_mask=None, val_mask=None, test_mask=None)
+    source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=(graph, pairs))
+    hops = hop_features(graph, 2)
+    assert source.features == pytest.approx((hops[::2] + hops[1::2]) / 2, abs=1e-6)
+
+
+def test_hop_source_weights_must_fit_both_graphs(graph):
+    with pytest.raises(GraphError, match=r"hop_source must name.*got float64 of shape \(60, 59\)"):
+        make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, csr_array((60, 59))))
 
 
 def test_hop_source_takes_the_train_mask_of_the_reduced_graph(graph):

@@ -1,7 +1,12 @@
 """Nodes listed by the group they belong to, by counting sort: O(N), where comparing would be O(N log N)."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 IdArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -25,6 +30,19 @@ def group_members(group: IdArray, num_groups: int) -> tuple[IdArray, IdArray]:
     # SciPy's conversion to rows is the counting sort.
     rows = coo_array((np.ones(len(nodes), np.int8), (group[nodes], nodes)), shape=(num_groups, len(group))).tocsr()
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+
+
+def averaging_matrix(group: IdArray, num_groups: int) -> "csr_array":
+    """Return the sparse matrix whose product with values of nodes is their mean per group, shape ``(num_groups, N)``.
+
+    Arguments as in :func:`group_members`; an empty group has a row without entries.
+    """
+    from scipy.sparse import csr_array
+
+    starts, members = group_members(group, num_groups)
+    sizes = np.diff(starts)
+    weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+    return csr_array((weights, members, starts), shape=(num_groups, len(group)))
 
 
 def sort_by_group(nodes: BoolArray, group: IdArray, rank: IdArray) -> IdArray:

@@ -14,6 +14,8 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.training.propagation import normalized_csr
 
 FeatureMatrix = Any  # numpy.ndarray or scipy.sparse.csr_array, float32, shape (N, F)
+Readout = Any
+"""Which rows of an ``(N, d)`` matrix are wanted: ids of shape ``(n,)``, or a SciPy CSR matrix ``(n, N)`` of weights."""
 
 _BLOCK_BYTES = 256 << 20
 _MAP_ABOVE_BYTES = 2 << 30
@@ -26,7 +28,7 @@ def hop_features(
     graph: Graph,
     num_hops: int,
     *,
-    rows: NDArray[np.int64] | None = None,
+    rows: Readout | None = None,
     block_columns: int | None = None,
     out: str | Path | None = None,
     map_above: int = _MAP_ABOVE_BYTES,
@@ -39,7 +41,8 @@ def hop_features(
     Args:
         graph: A graph with features, dense, memory-mapped or sparse, shape ``(N, F)``.
         num_hops: k, >= 0.
-        rows: Nodes whose features are wanted, shape ``(n,)``; by default all. The products run over all nodes anyway.
+        rows: Nodes whose features are wanted, shape ``(n,)``, or the weights of means over nodes, a CSR matrix of shape
+            ``(n, N)``; by default all nodes. The products run over all nodes anyway.
         block_columns: Columns per block; by default as many as fit 256 MiB.
         out: An ``.npy`` file to write memory-mapped; by default memory, or a temporary file that vanishes with the
             array.
@@ -53,14 +56,14 @@ def hop_features(
         GraphError: If the graph has no features or an argument is out of range.
     """
     _check_arguments(graph, num_hops, block_columns)
-    num_rows, width = graph.num_nodes if rows is None else len(rows), graph.num_features
+    num_rows, width = graph.num_nodes if rows is None else rows.shape[0], graph.num_features
     result = _allocate((num_rows, (num_hops + 1) * width), np.dtype(dtype), out, map_above)
     matrix = normalized_csr(graph) if num_hops else None
     for start, block in _column_blocks(graph, block_columns):
         for hop in range(num_hops + 1):
             block = matrix @ block if hop and matrix is not None else block
             first = hop * width + start
-            result[:, first : first + block.shape[1]] = block if rows is None else block[rows]
+            result[:, first : first + block.shape[1]] = block if rows is None else _read_out(block, rows)
     if isinstance(result, np.memmap):
         result.flush()
     return result
@@ -140,6 +143,11 @@ def _column_blocks(graph: Graph, block_columns: int | None) -> Iterator[tuple[in
     for start in range(0, graph.num_features, step):
         block = source[:, start : start + step]
         yield start, np.ascontiguousarray(block.toarray() if is_sparse else block, dtype=np.float32)
+
+
+def _read_out(block: NDArray[np.float32], rows: Readout) -> NDArray[np.float32]:
+    chosen: NDArray[np.float32] = block[rows] if isinstance(rows, np.ndarray) else rows @ block
+    return chosen
 
 
 def _allocate(shape: tuple[int, int], dtype: np.dtype[Any], out: str | Path | None, map_above: int) -> NDArray[Any]:

@@ -10,11 +10,12 @@ from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, PartSettings, RowBatches
 from falcon_gnn.training.configs import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
-from falcon_gnn.training.hops import hop_features, require_features
+from falcon_gnn.training.hops import Readout, hop_features, require_features
 from falcon_gnn.training.targets import Targets, take_targets, training_nodes
 
-HopSource = tuple[Graph, NDArray[np.int64]]
-"""A graph, and which of its nodes each node of the training graph is: there the hop features are computed."""
+HopSource = tuple[Graph, Readout]
+"""A graph to compute hop features on, and what each node of the training graph reads there: the id of one node, shape
+``(n,)``, or the weights of a mean over nodes, SciPy CSR of shape ``(n, N)``."""
 
 
 def make_source(
@@ -27,8 +28,8 @@ def make_source(
         config: Model, number of batches, seed.
         task: What the labels are.
         device: Where a full batch stays.
-        hop_source: For the SIGN models: another graph to compute hop features on, and the id there of each node of
-            ``graph``.
+        hop_source: For the SIGN models: another graph to compute hop features on, and what each node of ``graph`` reads
+            there.
 
     Raises:
         GraphError: If the graph has no features or no labelled training node, or ``hop_source`` does not fit.
@@ -56,7 +57,7 @@ def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | 
     """Compare a hop source with the model and the training graph.
 
     Raises:
-        GraphError: If the model reads no hop features, or the ids or features do not fit.
+        GraphError: If the model reads no hop features, or the ids, weights or features do not fit.
     """
     if hop_source is None:
         return
@@ -65,15 +66,22 @@ def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | 
             f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
         )
         raise GraphError(msg)
-    source_graph, ids = hop_source[0], np.asarray(hop_source[1])
-    in_range = ids.shape == (graph.num_nodes,) and ids.dtype.kind in "iu"
-    if not in_range or ids.min() < 0 or ids.max() >= source_graph.num_nodes:
+    source_graph, readout = hop_source
+    if not _fits(readout, graph.num_nodes, source_graph.num_nodes):
         msg = (
             f"hop_source must name, for each of the {graph.num_nodes} nodes of graph, a node of its own graph in "
-            f"[0, {source_graph.num_nodes}), got {ids.dtype} of shape {ids.shape}. Use the ids that the collapse kept."
+            f"[0, {source_graph.num_nodes}) or a row of weights of all of them, got {readout.dtype} of shape "
+            f"{readout.shape}. Use the ids that the collapse kept."
         )
         raise GraphError(msg)
     check_same_features(graph, source_graph, "hop_source's graph")
+
+
+def _fits(readout: Readout, num_rows: int, num_nodes: int) -> bool:
+    if not isinstance(readout, np.ndarray):
+        return bool(readout.shape == (num_rows, num_nodes))
+    is_ids = readout.shape == (num_rows,) and readout.dtype.kind in "iu"
+    return is_ids and bool(readout.min() >= 0 and readout.max() < num_nodes)
 
 
 def check_same_features(graph: Graph, other: Graph, name: str) -> None:

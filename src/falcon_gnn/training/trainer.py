@@ -39,7 +39,8 @@ def train(
         eval_graph: The original graph, whose validation and test nodes are scored over all its edges; by default
             ``graph``.
         hop_source: For the SIGN models only: a graph on which the hop features of the training nodes are computed, and
-            the id there of each node of ``graph``. By default ``graph`` itself.
+            what each node of ``graph`` reads there: the id of a node, shape ``(n,)``, or weights of all nodes, SciPy
+            CSR of shape ``(n, N)``. By default ``graph`` itself.
         checkpoint: A file that takes the whole state once a minute, at the end and on Ctrl-C, which first finishes the
             epoch and then raises KeyboardInterrupt.
         resume: Go on from ``checkpoint``; on the CPU bit for bit as if never interrupted. ``num_epochs`` may differ.
