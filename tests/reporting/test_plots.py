@@ -167,6 +167,11 @@ def test_lines_differ_in_marker_as_well_as_colour() -> None:
     assert len({line.get_color() for line in axes.lines}) == 8
 
 
+def test_a_ninth_line_has_dashes_of_its_own() -> None:
+    (axes,) = lines_figure({str(i): ([1], [i]) for i in range(20)}, LineAxes("x", "y")).axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 20
+
+
 def test_reference_lines_are_named_in_the_legend() -> None:
     figure = lines_figure({"a": ([1, 2], [1, 2])}, LineAxes("x", "y", references={"Full graph": 3.0}))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "Full graph"]

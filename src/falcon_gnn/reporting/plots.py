@@ -29,6 +29,7 @@ _MOST_LABEL_TICKS = 14
 _MOST_DEGREE_TICKS = 10
 _LEAST_SHIFT_RANGE = 0.1
 _DASHES = ("--", ":", "-.")
+_TURNS = ("-", "--", ":", "-.")
 _LEGEND_ROW = 0.2
 _LONG_NAME = 24
 
@@ -240,6 +241,8 @@ def learning_curve_figure(
 def lines_figure(series: Mapping[str, Line | tuple[Any, ...]], axes: LineAxes) -> "Figure":
     """Return lines over a common x, each with its own colour and marker, and a band where an interval is given.
 
+    From the ninth on, colours and markers come again with other dashes.
+
     Args:
         series: Each named line: a :class:`Line`, or a tuple ``(x, y)`` or ``(x, y, low, high)``.
         axes: Labels, scales and reference lines.
@@ -259,7 +262,9 @@ def lines_figure(series: Mapping[str, Line | tuple[Any, ...]], axes: LineAxes) -
         canvas = figure.subplots()
         for position, (name, line) in enumerate(lines.items()):
             color = SERIES[position % len(SERIES)]
-            canvas.plot(line.x, line.y, label=name, color=color, marker=MARKERS[position % len(MARKERS)])
+            turn = position // len(SERIES) % len(_TURNS)
+            marker = MARKERS[position % len(MARKERS)]
+            canvas.plot(line.x, line.y, label=name, color=color, marker=marker, linestyle=_TURNS[turn])
             if line.low is not None and line.high is not None:
                 canvas.fill_between(line.x, line.low, line.high, color=color, alpha=0.16, linewidth=0)
         for position, (name, height) in enumerate(axes.references.items()):
