@@ -1,156 +1,249 @@
 """Predicted peaks against the resident peak of a fresh process, and beside the paper's resource table.
 
-    python benchmarks/memory.py [--only resident|paper] [--out FILE]
+    python benchmarks/memory.py [--only resident|paper] [--out FILE.jsonl]
 
 resident: for each combination of model, bits, hidden size and graph, a training step is predicted under fake tensors,
-and taken in a fresh process whose resident peak above its own baseline is read. paper: the shapes of the paper's table.
+and taken in a fresh process whose resident peak above its own baseline is read. paper: the shapes of the paper's table;
+the batches of Cluster-GCN and GAS are those of METIS on PPI, on the axial view of the Organ volumes and on a drawn
+graph of Flickr's size. Data sets come from FALCON_DATA, else ../shared/datasets; those that are absent are left out.
 """
 
 import argparse
 import json
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 
-from falcon_gnn.benchmark.paper import PaperPlace, paper_figures
+from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperPlace, paper_figures
+from falcon_gnn.datasets import load_graph
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
+from falcon_gnn.labels import Task
 from falcon_gnn.pipeline import describe_machine, describe_versions
-from falcon_gnn.planning import estimate_memory
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.planning import estimate_memory, trained_part
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import resident_peak
 from falcon_gnn.training.models import build_model
-from falcon_gnn.training.shapes import GraphShape, shape_of_graph
+from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch_shape, predict_step, shape_of_graph
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import largest_batch, make_optimizer, training_step
 
-NUM_LABELS = 10
+SMALL_NODES = 200
+ALL_MODELS: tuple[tuple[ModelName, int | None], ...] = (
+    ("gcn", None), ("gcn", 2), ("gcn", 8), ("sign", None), ("qsign", 2), ("qsign", 4), ("qsign", 8),
+    ("cluster-gcn", None), ("cluster-gcn", 2), ("gas", None), ("gas", 2),
+)  # fmt: skip
+FEW_MODELS: tuple[tuple[ModelName, int | None], ...] = (
+    ("gcn", None), ("gcn", 2), ("sign", None), ("qsign", 2), ("cluster-gcn", None), ("gas", None),
+)  # fmt: skip
+KEPT = {"cora": 500, "pubmed": 5_000, "ppi": 15_000}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One combination."""
+    """One combination; ``graph`` is a drawn graph's number of features or a data set's name."""
 
-    model: str
+    model: ModelName
     bits: int | None
     hidden: int
-    num_nodes: int
-    num_features: int
+    graph: int | str
+    num_batches: int = 4
+    is_collapsed: bool = False
 
     def config(self) -> TrainConfig:
-        model = ModelConfig(self.model, hidden_channels=self.hidden, num_layers=3, batch_norm=True, bits=self.bits)  # type: ignore[arg-type]
-        return TrainConfig(model, num_batches=1 if self.model in ("gcn", "sign", "qsign") else 4, device="cpu")
+        model = ModelConfig(self.model, hidden_channels=self.hidden, num_layers=3, batch_norm=True, bits=self.bits)
+        is_whole = self.model == "gcn" or (model.uses_hop_features and isinstance(self.graph, int))
+        return TrainConfig(model, num_batches=1 if is_whole else self.num_batches, device="cpu")
 
-    def graph(self) -> Graph:
-        shape = SyntheticShape(
-            self.num_nodes, 8 * self.num_nodes, num_features=self.num_features, num_classes=NUM_LABELS
-        )
-        return synthetic_graph(shape)
+    def training_graph(self) -> Graph | None:
+        if isinstance(self.graph, int):
+            return synthetic_graph(SyntheticShape(20_000, 160_000, num_features=self.graph, num_classes=10))
+        return real_graph(self.graph, KEPT[self.graph] if self.is_collapsed else None)
 
 
 CASES = [
-    Case(model, bits, hidden, num_nodes, num_features)
-    for hidden, num_nodes, num_features in ((512, 20_000, 64), (1_024, 20_000, 200))
-    for model, bits in (
-        ("gcn", None), ("gcn", 2), ("gcn", 8), ("sign", None), ("qsign", 2), ("qsign", 4), ("qsign", 8),
-        ("cluster-gcn", None), ("cluster-gcn", 2), ("gas", None), ("gas", 2),
-    )
-]  # fmt: skip
+    *(
+        Case(model, bits, hidden, num_features)
+        for hidden, num_features in ((512, 64), (1_024, 200))
+        for model, bits in ALL_MODELS
+    ),
+    *(
+        Case(model, bits, hidden, name, num_batches, is_collapsed)
+        for name, hidden, num_batches in (("cora", 1_536, 5), ("pubmed", 1_536, 10), ("ppi", 1_024, 10))
+        for is_collapsed in (False, True)
+        for model, bits in FEW_MODELS
+    ),
+]
 
 
-def take_steps(case: Case, batch_file: str) -> None:
+def data_folder() -> Path:
+    """Return where the data sets are looked for."""
+    return Path(os.environ.get("FALCON_DATA", Path(__file__).resolve().parents[2] / "shared" / "datasets"))
+
+
+@cache
+def real_graph(name: str, num_kept: int | None = None) -> Graph | None:
+    """Return a data set's training graph, whole or collapsed by eigenvector centrality; None where it is absent."""
+    path = data_folder() / f"{name}.npz"
+    if not path.is_file():
+        return None
+    is_image, is_citation = name.startswith("organ"), name in ("cora", "pubmed")
+    graph = load_graph(str(path), threshold=0.965 if is_image else None, split="full" if is_citation else None)
+    return trained_part(graph, None) if num_kept is None else collapse(graph, CollapseConfig(num_kept)).graph
+
+
+@cache
+def flickr_graph(num_kept: int | None = None) -> Graph:
+    """Return a drawn graph of the size of Flickr's training graph, whole or collapsed."""
+    graph = synthetic_graph(SyntheticShape(44_625, 109_000, num_features=500, num_classes=7))
+    return graph if num_kept is None else collapse(graph, CollapseConfig(num_kept)).graph
+
+
+def take_steps(case: Case, num_outputs: int, batch_file: str) -> None:
     """Load a prepared batch and take two training steps on it."""
-    batch = torch.load(batch_file, weights_only=False)
+    num_features, batch = torch.load(batch_file, weights_only=False)
     config = case.config()
-    model = build_model(config.model, case.num_features, NUM_LABELS).train()
+    model = build_model(config.model, num_features, num_outputs).train()
     optimizer = make_optimizer(model, config)
     for _ in range(2):
         training_step(model, optimizer, batch, "float32")
 
 
-def warm_up(case: Case, batch_file: str) -> None:
-    """Take the steps on a small batch, so that libraries are loaded and threads started before the baseline is read."""
-    take_steps(case, batch_file)
+def write_batch(case: Case, graph: Graph, shape: GraphShape, path: Path) -> None:
+    """Write the largest batch that a case makes of a graph."""
+    source = make_source(graph, case.config(), shape.task, torch.device("cpu"))
+    torch.save((graph.num_features, largest_batch(source)), path)
 
 
-def write_batch(case: Case, path: Path) -> GraphShape:
-    """Write the largest batch of a case to a file and return the shape of its graph."""
-    graph, config = case.graph(), case.config()
-    torch.save(largest_batch(make_source(graph, config, "classes", torch.device("cpu"))), path)
-    return shape_of_graph(graph, config)
-
-
-def compare(case: Case, folder: Path) -> dict[str, object]:
-    """Return the predicted and the resident peak of a case."""
-    small = replace(case, num_nodes=200)
-    write_batch(small, folder / "small.pt")
-    shape = write_batch(case, folder / "batch.pt")
+def compare(case: Case, folder: Path) -> dict[str, object] | None:
+    """Return the predicted and the resident peak of a case; a small batch first loads libraries and starts threads."""
+    graph = case.training_graph()
+    if graph is None:
+        return None
+    shape = shape_of_graph(graph, case.config())
+    small, large = folder / "small.pt", folder / "large.pt"
+    write_batch(case, graph.subgraph(np.arange(SMALL_NODES)), shape, small)
+    write_batch(case, graph, shape, large)
     predicted = estimate_memory(shape, case.config()).total
     measured = resident_peak(
-        partial(take_steps, case, str(folder / "batch.pt")), warm_up=partial(warm_up, small, str(folder / "small.pt"))
+        partial(take_steps, case, shape.num_outputs, str(large)),
+        warm_up=partial(take_steps, case, shape.num_outputs, str(small)),
     )
     return {
+        "graph": "drawn" if isinstance(case.graph, int) else case.graph,
+        "nodes": graph.num_nodes,
+        "features": graph.num_features,
         "model": case.model,
-        "bits": case.bits,
+        "bits": case.config().model.bits or 32,
         "hidden": case.hidden,
-        "nodes": case.num_nodes,
-        "features": case.num_features,
+        "batches": case.config().num_batches,
         "predicted_mib": round(predicted / 2**20, 1),
         "resident_mib": round(measured / 2**20, 1),
         "resident_over_predicted": round(measured / predicted, 3),
     }
 
 
-def paper_shapes() -> dict[str, tuple[GraphShape, ModelConfig, dict[str, int], int]]:
-    """Return, per data set of the paper, its training graph, model, batches and collapsed size."""
-    hidden = {"PPI": 1_024, "Organ-S": 2_048, "Organ-C": 2_048, "Flickr": 2_048}
-    edges = {"PPI": 613_184, "Organ-S": 319_000, "Organ-C": 310_000, "Flickr": 109_000}
-    sizes = {
-        "PPI": (44_906, 50, 121, "multilabel", 2, 10, 15_000, True, 0.2),
-        "Organ-S": (13_940, 784, 11, "classes", 1, 3, 8_000, False, 0.5),
-        "Organ-C": (13_000, 784, 11, "classes", 1, 3, 8_000, False, 0.5),
-        "Flickr": (44_625, 500, 7, "classes", 5, 5, 15_000, False, 0.5),
-    }
-    shapes = {}
-    for name, (nodes, features, labels, task, hops, batches, kept, concat, dropout) in sizes.items():
-        shape = GraphShape(nodes, edges[name], features, labels, task, nodes)  # type: ignore[arg-type]
+def compare_all() -> list[dict[str, object]]:
+    """Return the rows of all cases whose data is here."""
+    rows = []
+    with TemporaryDirectory() as folder:
+        for case in CASES:
+            row = compare(case, Path(folder))
+            if row is None:
+                print(f"{case.graph}: left out, it is not in {data_folder()}")
+                continue
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+@dataclass(frozen=True)
+class PaperSet:
+    """A data set of the paper's table: the size of its training graph, its model, its collapse and its partition."""
+
+    nodes: int
+    edges: int
+    features: int
+    labels: int
+    task: Task
+    hidden: int
+    hops: int
+    batches: int
+    kept: int
+    graph: Callable[[int | None], Graph | None]
+
+    def shape(self, num_nodes: int) -> GraphShape:
+        whole = GraphShape(self.nodes, self.edges, self.features, self.labels, self.task, self.nodes)
+        return whole.with_nodes(num_nodes)
+
+    def config(self, name: ModelName) -> TrainConfig:
+        is_ppi, is_graph_model = self.task == "multilabel", name in ("gcn", "gas", "cluster-gcn")
         model = ModelConfig(
-            hidden_channels=hidden[name], num_layers=3, dropout=dropout, batch_norm=True, num_hops=hops,
-            concat_self=concat,
+            name, hidden_channels=self.hidden, num_layers=3, dropout=0.2 if is_ppi else 0.5, batch_norm=True,
+            num_hops=self.hops, concat_self=is_ppi and is_graph_model,
         )  # fmt: skip
-        shapes[name] = (shape, model, {"batches": batches}, kept)
-    return shapes
+        return TrainConfig(model, num_batches=1 if name == "gcn" else self.batches, device="cuda")
+
+    def parts(self, num_nodes: int, config: TrainConfig) -> PartShape | None:
+        """Return the largest batch of parts, None for want of data; one METIS part is one batch."""
+        graph = self.graph(None if num_nodes == self.nodes else self.kept)
+        return None if graph is None else shape_of_graph(graph, config).parts
+
+
+organ_graph = partial(real_graph, "organamnist_25k")
+PAPER_SETS = {
+    "PPI": PaperSet(44_906, 613_184, 50, 121, "multilabel", 1_024, 2, 10, 15_000, partial(real_graph, "ppi")),
+    "Organ-S": PaperSet(13_940, 205_000, 784, 11, "classes", 2_048, 1, 3, 8_000, organ_graph),
+    "Organ-C": PaperSet(13_000, 197_000, 784, 11, "classes", 2_048, 1, 3, 8_000, organ_graph),
+    "Flickr": PaperSet(44_625, 109_000, 500, 7, "classes", 2_048, 5, 5, 15_000, flickr_graph),
+}
+
+
+def predict_cell(dataset: str, model: ModelName, num_nodes: int) -> dict[str, object] | None:
+    """Return the bytes on the device at the predicted peak beside the paper's; None where a partition is missing."""
+    paper_set = PAPER_SETS[dataset]
+    config, shape = paper_set.config(model), paper_set.shape(num_nodes)
+    if config.model.uses_parts:
+        parts = paper_set.parts(num_nodes, config)
+        if parts is None:
+            return None
+        shape = replace(shape, parts=parts)
+    predicted = predict_step(largest_batch_shape(shape, config), config).total / 2**20
+    is_whole = num_nodes == paper_set.nodes
+    place = PaperPlace(
+        "main_resource", dataset, PAPER_MODELS[model], "none" if is_whole else "falcon", "" if is_whole else "EC",
+        "gpu_memory",
+    )  # fmt: skip
+    paper = paper_figures()[place]
+    return {
+        "data set": dataset,
+        "model": PAPER_MODELS[model],
+        "nodes": num_nodes,
+        "predicted MiB": round(predicted, 1),
+        "paper MB": paper.text,
+        "ratio": None if paper.value is None else round(predicted / paper.value, 2),
+    }
 
 
 def predict_paper_table() -> list[dict[str, object]]:
-    """Return the predicted peak beside the paper's GPU memory for the models whose batch follows from the table."""
-    figures = paper_figures()
-    rows: list[dict[str, object]] = []
-    for dataset, (shape, model, options, kept) in paper_shapes().items():
-        for name in ("gcn", "sign", "qsign"):
-            for size in (shape.num_nodes, kept):
-                config = TrainConfig(
-                    replace(model, model=name, bits=None, concat_self=model.concat_self and name == "gcn"),
-                    num_batches=1 if name == "gcn" else options["batches"],
-                )
-                predicted = estimate_memory(shape.with_nodes(size), config).total / 2**20
-                place = PaperPlace(
-                    "main_resource", dataset, name.upper(), "none" if size == shape.num_nodes else "falcon",
-                    "" if size == shape.num_nodes else "EC", "gpu_memory",
-                )  # fmt: skip
-                paper = figures.get(place)
-                rows.append(
-                    {
-                        "data set": dataset,
-                        "model": name.upper(),
-                        "nodes": size,
-                        "predicted MiB": round(predicted, 1),
-                        "paper MB": paper.text if paper else "",
-                    }
-                )
+    """Return the cells of the paper's table that can be predicted here."""
+    rows = []
+    for dataset, paper_set in PAPER_SETS.items():
+        for model in PAPER_MODELS:
+            for num_nodes in (paper_set.nodes, paper_set.kept):
+                row = predict_cell(dataset, model, num_nodes)  # type: ignore[arg-type]
+                if row is None:
+                    print(f"{dataset}, {model}: left out, its graph is not in {data_folder()}")
+                else:
+                    rows.append(row)
     return rows
 
 
@@ -166,21 +259,18 @@ def main() -> None:
     parser.add_argument("--only", choices=("resident", "paper"))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    found: dict[str, object] = {"machine": describe_machine(), "versions": describe_versions()}
+    tables: dict[str, list[dict[str, object]]] = {}
     if arguments.only != "resident":
-        found["paper"] = predict_paper_table()
-        print(to_markdown(found["paper"]), "\n", flush=True)  # type: ignore[arg-type]
+        tables["paper"] = predict_paper_table()
     if arguments.only != "paper":
-        with TemporaryDirectory() as folder:
-            rows = []
-            for case in CASES:
-                rows.append(compare(case, Path(folder)))
-                print(rows[-1], flush=True)
-        found["resident"] = rows
-        print(to_markdown(rows))
-    print(json.dumps({"machine": found["machine"], "versions": found["versions"]}))
+        tables["resident"] = compare_all()
+    for rows in tables.values():
+        print(to_markdown(rows), "\n")
+    facts = {"machine": describe_machine(), "versions": describe_versions(), "threads": torch.get_num_threads()}
+    print(json.dumps(facts))
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        lines = [json.dumps({"table": name, **row, **facts}) for name, rows in tables.items() for row in rows]
+        arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,14 +55,39 @@ def test_train_then_predict(source: str, tmp_path: Path) -> None:
 
 
 def test_plan_shows_every_model_and_draws_the_curve(source: str, tmp_path: Path) -> None:
-    output = call("plan", source, "--memory", "1MiB", "--hidden", "32", "--out", str(tmp_path / "peaks.png"))
+    output = call("plan", source, "--memory", "4.7MiB", "--device", "cpu", "--out", str(tmp_path / "peaks.png"))
     assert all(model in output for model in ("gcn", "cluster-gcn", "gas", "sign", "qsign"))
+    assert "nodes that fit 4.7MiB" in output
+    assert max(map(len, output.splitlines()[:12])) <= 80
     assert (tmp_path / "peaks.png").is_file()
+
+
+def test_collapse_to_memory_keeps_what_fits_the_model(source: str, tmp_path: Path) -> None:
+    options = ["--model", "gcn", "--hidden", "256", "--batch-norm", "--device", "cpu", "--centrality", "DC"]
+    output = call("collapse", source, "--memory", "5.7MiB", *options, "--out", str(tmp_path))
+    after = json.loads((tmp_path / "report.json").read_text())["after"]["num_nodes"]
+    assert f"{after} of " in output
+    assert "nodes fit in 1 batch (predicted peak 5.7 MiB of 5.7 MiB)" in output
 
 
 def test_collapse_to_memory_says_when_everything_fits(source: str, tmp_path: Path) -> None:
     output = call("collapse", source, "--memory", "1GiB", "--model", "gcn", "--out", str(tmp_path))
     assert "nothing needs to be collapsed" in output
+
+
+def test_the_recommended_preset_leaves_the_options_given_alone(source: str, tmp_path: Path) -> None:
+    words = ["--preset", "recommended", "--node-budget", "0.34"]
+    call("train", source, *words, "--centrality", "degree", "--out", str(tmp_path), *QUICK)
+    config = json.loads((tmp_path / "record.json").read_text())["config"]
+    assert (config["hops_from"], config["reduction"]["selection"]) == ("original", "stratified")
+    assert config["reduction"]["centrality"] == "degree"
+
+
+def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None:
+    call("train", source, "--node-budget", "0.34", "--hops-from", "original", "--out", str(tmp_path), *QUICK)
+    config = json.loads((tmp_path / "record.json").read_text())["config"]
+    assert (config["hops_from"], config["reduction"]["selection"]) == ("original", "lowest")
+    assert config["reduction"]["centrality"] == "eigenvector"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +96,7 @@ def test_collapse_to_memory_says_when_everything_fits(source: str, tmp_path: Pat
         (["collapse", "{source}", "--out", "x"], "one of --node-budget"),
         (["collapse", "{source}", "--node-budget", "5", "--memory", "1GiB", "--out", "x"], "got both"),
         (["collapse", "{source}", "--node-budget", "many", "--out", "x"], "got 'many'"),
+        (["train", "{source}", "--preset", "recommended", "--out", "x"], "--preset recommended says how to collapse"),
         (["collapse", "{source}", "--node-budget", "0", "--out", "x"], "node_budget must be"),
         (
             ["collapse", "{source}", "--node-budget", "5", "--centrality", "pagrank", "--out", "x"],

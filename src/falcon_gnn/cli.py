@@ -1,17 +1,18 @@
 """The command ``falcon-gnn``: options in, one call, tables out. It decides nothing."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.datasets.splits import Split
-from falcon_gnn.errors import BudgetError, FalconError
+from falcon_gnn.errors import BudgetError, FalconError, GraphError
 from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.reduction.budgets import Selection
 from falcon_gnn.reduction.config import CollapseConfig, Merge, Scope
@@ -19,9 +20,15 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 from falcon_gnn.training.configs import ModelConfig, ModelName, Precision, TrainConfig
 
 if TYPE_CHECKING:
+    from falcon_gnn.distributed.table_source import TableSource
     from falcon_gnn.graph import Graph
 
 HopsFrom = Literal["reduced", "original"]
+Preset = Literal["paper", "recommended"]
+_COLLAPSE_OPTIONS = (
+    "centrality", "num_clusters", "gamma", "scope", "selection", "order", "merge", "edge_weights", "seed",
+)  # fmt: skip
+Engine = Literal["local", "spark"]
 
 app = typer.Typer(
     name="falcon-gnn",
@@ -35,6 +42,9 @@ Source = Annotated[str, typer.Argument(help="A data set's name, or the path of a
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
 NodeBudget = Annotated[
     str | None, typer.Option(help="Nodes to keep: a whole number, or a share with a decimal point (0.34).")
+]
+PresetOption = Annotated[
+    Preset, typer.Option(help="Where the options below come from unless given: the paper, or what we recommend.")
 ]
 Centrality = Annotated[str, typer.Option(help="degree, betweenness, closeness, pagerank, eigenvector or random.")]
 NumClusters = Annotated[int, typer.Option(help="Feature-label clusters; 1 is the pure centrality collapse.")]
@@ -56,6 +66,10 @@ SplitIndex = Annotated[int | None, typer.Option(help="Which split, where the sou
 Threshold = Annotated[float | None, typer.Option(help="Cosine above which two images are linked.")]
 NumNodes = Annotated[int | None, typer.Option(help="Number of nodes, for an edge list without a node table.")]
 Nodes = Annotated[Path | None, typer.Option(help="Node table of an edge list.")]
+EngineOption = Annotated[Engine, typer.Option(help="Where the collapse runs: local or spark (needs Java 17).")]
+Master = Annotated[
+    str | None, typer.Option(help="Spark's master, local[2] or spark://host:7077; by default Spark's own setting.")
+]
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -106,16 +120,22 @@ LogDir = Annotated[Path | None, typer.Option(help="Folder for TensorBoard curves
 
 @app.command()
 def collapse(
+    context: typer.Context,
     source: Source,
     out: Out,
     node_budget: NodeBudget = None,
     memory: Memory = None,
+    preset: PresetOption = "paper",
     model: Model = "gcn",
     hidden: Hidden = 256,
     layers: Layers = 3,
     hops: Hops = 2,
+    batch_norm: BatchNorm = False,
     bits: Bits = None,
+    concat_self: ConcatSelf = False,
+    parts: Parts = None,
     batches: Batches = 1,
+    device: Device = "auto",
     centrality: Centrality = "eigenvector",
     num_clusters: NumClusters = 100,
     gamma: Gamma = 0.5,
@@ -131,28 +151,44 @@ def collapse(
     threshold: Threshold = None,
     num_nodes: NumNodes = None,
     nodes: Nodes = None,
+    engine: EngineOption = "local",
+    master: Master = None,
 ) -> None:
     """Collapse a graph to a node budget; write graph.npz, mapping.npz, report.json and report.html.
 
-    With --memory the budget is the largest on which a training step of --model fits.
+    With --memory the budget is the largest on which a training step of --model fits. With --engine spark the tables
+    nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
     from falcon_gnn.pipeline import fit_collapse, write_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
     from falcon_gnn.reporting.terminal import collapse_table
 
-    config = CollapseConfig(
-        node_budget=_parse_budget(node_budget, memory), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
-        scope=scope, selection=selection, order=order, merge=merge, edge_weights=edge_weights, seed=seed,
-    )  # fmt: skip
+    make = CollapseConfig.recommended if preset == "recommended" else CollapseConfig
+    config = make(node_budget=_parse_budget(node_budget, memory), **_given(context, _COLLAPSE_OPTIONS))
+    load = partial(_load, source, root, split, split_index, threshold, num_nodes, nodes, seed)
+    if engine == "spark":
+        from falcon_gnn.distributed.table_source import TableSource
+
+        told = {"root": root, "split": split, "split_index": split_index, "threshold": threshold}
+        _collapse_on_spark(
+            TableSource(source, nodes, load, {**told, "num_nodes": num_nodes}), config, out, master, memory
+        )
+        return
+    if master is not None:
+        msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
+        raise GraphError(msg)
     with _stages() as on_stage:
         on_stage("loading")
-        graph = _load(source, root, split, split_index, threshold, num_nodes, nodes, seed)
+        graph = load()
         if memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
         else:
             training = TrainConfig(
-                ModelConfig(model, hidden_channels=hidden, num_layers=layers, num_hops=hops, bits=bits),
-                num_batches=batches, seed=seed,
+                ModelConfig(
+                    model, hidden_channels=hidden, num_layers=layers, batch_norm=batch_norm, num_hops=hops, bits=bits,
+                    concat_self=concat_self, num_parts=parts,
+                ),
+                num_batches=batches, seed=seed, device=device,
             )  # fmt: skip
             fit = fit_collapse(graph, config, training, memory, on_stage=on_stage)
             typer.echo(fit.plan.describe())
@@ -167,11 +203,13 @@ def collapse(
 
 @app.command()
 def train(
+    context: typer.Context,
     source: Source,
     out: Out,
     model: Model = "qsign",
     node_budget: NodeBudget = None,
     memory: Memory = None,
+    preset: PresetOption = "paper",
     centrality: Centrality = "eigenvector",
     num_clusters: NumClusters = 100,
     gamma: Gamma = 0.5,
@@ -223,11 +261,17 @@ def train(
         patience=patience, eval_every=eval_every, seed=seed, precision=precision, deterministic=deterministic,
         validation_metric=metric, device=device, measure_memory=True,
     )  # fmt: skip
-    reduction = None if node_budget is None and memory is None else CollapseConfig(
-        node_budget=_parse_budget(node_budget, memory), centrality=centrality, num_clusters=num_clusters, gamma=gamma,
-        scope=scope, selection=selection, order=order, merge=merge, edge_weights=edge_weights, seed=seed,
-    )  # fmt: skip
-    config = RunConfig(training, reduction, scope=scope, hops_from=hops_from)
+    config = RunConfig(training, scope=scope, hops_from=hops_from)
+    if node_budget is not None or memory is not None:
+        budget, given = _parse_budget(node_budget, memory), _given(context, _COLLAPSE_OPTIONS)
+        if preset == "recommended":
+            config = RunConfig.recommended(training, budget, **given)
+        else:
+            config = RunConfig(training, CollapseConfig(budget, **given))
+        config = replace(config, **_given(context, ("scope", "hops_from")))
+    elif preset == "recommended":
+        msg = "--preset recommended says how to collapse: it needs --node-budget or --memory, got neither."
+        raise BudgetError(msg)
     train_with = None
     if devices > 1:
         from falcon_gnn.distributed.data_parallel import train_on_devices
@@ -250,7 +294,8 @@ def train(
     if outcome.reduction is not None:
         _print(collapse_table(outcome.reduction.report))
     elif memory is not None:
-        typer.echo(f"All nodes fit {memory} in {outcome.record['config']['training']['num_batches']} batches.")
+        num_batches = outcome.record["config"]["training"]["num_batches"]
+        typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
     _print(runs_table({model: outcome.record}))
     _say_written(out, has_plots=(out / "learning_curve.png").exists())
 
@@ -290,6 +335,8 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for a plot of peak over budget.")] = None,
     root: Root = None,
     split: SplitOption = None,
+    split_index: SplitIndex = None,
+    threshold: Threshold = None,
     num_nodes: NumNodes = None,
     nodes: Nodes = None,
 ) -> None:
@@ -304,7 +351,7 @@ def plan(
     configs = standard_configs(TrainConfig(model, num_batches=1, device=device), batches)
     with _stages() as on_stage:
         on_stage("loading")
-        graph = _load(source, root=root, split=split, num_nodes=num_nodes, nodes=nodes)
+        graph = _load(source, root, split, split_index, threshold, num_nodes, nodes)
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope)
         if out is not None:
@@ -342,6 +389,37 @@ def main() -> NoReturn:
         typer.secho(f"falcon-gnn: {stop or 'interrupted; no half-written file is left'}", err=True)
         sys.exit(130)
     sys.exit(0)
+
+
+def _given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options that the user gave."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
+
+
+def _collapse_on_spark(
+    source: "TableSource", config: CollapseConfig, out: Path, master: str | None, memory: str | None
+) -> None:
+    from falcon_gnn.distributed.spark import check_options
+    from falcon_gnn.distributed.spark import collapse as run_on_spark
+    from falcon_gnn.distributed.spark_frames import open_session
+    from falcon_gnn.reporting.terminal import spark_table
+
+    if memory is not None:
+        msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
+        raise GraphError(msg)
+    check_options(config)
+    with _stages() as on_stage:
+        on_stage("starting Spark")
+        spark = open_session(master)
+        on_stage("loading")
+        tables = source.open(spark)
+        on_stage("collapsing on Spark")
+        result = run_on_spark(*tables, config, spark=spark)
+        on_stage("writing files")
+        result.save(out.absolute().as_uri())
+    _print(spark_table(result.report))
+    typer.echo(f"Written to {out}/: assignment.parquet, edges.parquet, nodes.parquet, report.json")
 
 
 def _parse_budget(text: str | None, memory: str | None) -> int | float:

@@ -75,6 +75,20 @@ class RunConfig:
             msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
             raise GraphError(msg)
 
+    @classmethod
+    def recommended(cls, training: TrainConfig, node_budget: int | float, **options: Any) -> "RunConfig":
+        """Return a run with the reduction that we recommend for a model; measured in ``docs/results.md``.
+
+        That of :meth:`CollapseConfig.recommended`; SIGN models read the hops of the original graph.
+
+        Args:
+            training: The model and how to train it.
+            node_budget: As in :class:`CollapseConfig`.
+            options: Fields of :class:`CollapseConfig`; they override the recommendation.
+        """
+        hops_from: HopsFrom = "original" if training.model.uses_hop_features else "reduced"
+        return cls(training, CollapseConfig.recommended(node_budget, **options), hops_from=hops_from)
+
     def with_seed(self, seed: int) -> "RunConfig":
         """Return the same run with another seed for the reduction and the training."""
         reduction = None if self.reduction is None else replace(self.reduction, seed=seed)
@@ -254,8 +268,7 @@ def fit_collapse(
     budget: int | None = plan.node_budget
     while budget is not None:
         result = collapse(graph, replace(reduction, node_budget=budget), protect=protect, on_stage=on_stage)
-        plan = replace(plan, node_budget=budget, num_edges=result.graph.num_edges)
-        budget = shrink_to_fit(plan, result.graph, plan.training)
+        plan, budget = shrink_to_fit(plan, result.graph)
     return MemoryFit(plan, result)
 
 
@@ -353,7 +366,10 @@ def write_peak_curves(
         lines[name] = Line(budgets, [peak / 2**20 for peak in peaks])
     device = next(iter(configs.values())).device
     limit = parse_memory(memory, lambda: device_memory(device)) / 2**20
-    axes = LineAxes("Nodes kept", "Predicted peak (MiB)", "Peak of a training step", references={memory: limit})
+    axes = LineAxes(
+        "Nodes kept", "Predicted peak (MiB)", "Peak of a training step", log_y=True,
+        references={f"budget: {memory}": limit},
+    )  # fmt: skip
     save_figure(lines_figure(lines, axes), path)
 
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from decimal import Decimal
+from functools import cache, partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from falcon_gnn.training.shapes import (
     predict_step,
     row_batch,
     shape_of_graph,
+    trains_on_cuda,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 CUDA_WORKSPACE_BYTES = 32 * 2**20
 """Set aside for the matrix libraries' workspace on a CUDA device; fake tensors cannot see it."""
+CPU_WORKSPACE_BYTES = 4 * 2**20
+"""Set aside for the matrix library's packing buffers on the CPU, which it keeps from one product to the next. MKL says
+4.4 to 7.6 MiB per thread for the products of a step, part of which is ever touched; small products need none."""
 FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
@@ -52,7 +57,7 @@ class MemoryEstimate:
         optimizer: Adam's two moments.
         activations: What the forward pass keeps or still holds.
         inputs: The batch: features, adjacency, targets.
-        temporaries: Buffers inside operators, and on CUDA the libraries' workspace.
+        temporaries: Buffers inside operators, and the matrix libraries' workspace.
     """
 
     weights: int
@@ -118,17 +123,17 @@ def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None)
         (2147483648, 900000000, 1536)
     """
     if isinstance(text, int) and not isinstance(text, bool):
-        value, unit = float(text), ""
+        value, unit = Decimal(text), ""
     else:
         match = _MEMORY.fullmatch(text) if isinstance(text, str) else None
-        value, unit = (float(match[1]), match[2].lower()) if match else (0.0, "?")
+        value, unit = (Decimal(match[1]), match[2].lower()) if match else (Decimal(0), "?")
     if unit == "%" and 0 < value <= 100:
-        return int(value / 100 * (device_bytes or total_memory)())
+        return int(value * (device_bytes or total_memory)() / 100)
     if unit in _UNITS and value * _UNITS[unit] >= 1:
         return int(value * _UNITS[unit])
     msg = (
-        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), or a share of the device's, "
-        f"such as '80%' (above 0, at most 100), got {text!r}."
+        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), at least 1, or a share of the "
+        f"device's above 0 and at most 100 %, such as '80%', got {text!r}."
     )
     raise BudgetError(msg)
 
@@ -161,7 +166,7 @@ def fit_budget(
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
-    budget = parse_memory(memory, lambda: device_memory(config.device))
+    budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(trained_part(graph, scope), config, graph)
     return fit_shape(whole, config, budget, choose_batches=choose_batches)
 
@@ -197,11 +202,15 @@ def plan_models(
 
     Returns:
         A plan per name, or the error that says why nothing fits.
+
+    Raises:
+        BudgetError: If ``memory`` is not a budget.
     """
     plans: dict[str, MemoryPlan | BudgetError] = {}
     for name, config in configs.items():
+        budget = parse_memory(memory, partial(device_memory, config.device))
         try:
-            plans[name] = fit_budget(graph, config, memory, scope=scope)
+            plans[name] = fit_budget(graph, config, budget, scope=scope)
         except BudgetError as error:
             plans[name] = error
     return plans
@@ -226,25 +235,26 @@ def standard_configs(config: TrainConfig, num_batches: int = 1) -> dict[str, Tra
     chosen: dict[str, TrainConfig] = {}
     for model, bits in _STANDARD:
         spec = replace(config.model, model=model, bits=bits, concat_self=False)
-        name = model if bits is None or model == "qsign" else f"{model}, {bits} bits"
+        name = model if bits is None else f"{model}, {bits} bits"
         fewest = _FEWEST_PART_BATCHES if spec.uses_parts else 1
         chosen[name] = replace(config, model=spec, num_batches=1 if model == "gcn" else max(num_batches, fewest))
     return chosen
 
 
-def shrink_to_fit(plan: MemoryPlan, reduced: Graph, config: TrainConfig) -> int | None:
-    """Return a smaller node budget where a collapsed graph has more edges than the plan expected, else None.
+def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | None]:
+    """Return the plan as the collapsed graph turned out, and a smaller node budget where it does not fit, else None.
 
     Args:
         plan: The plan that the graph was collapsed for.
-        reduced: The collapsed graph.
-        config: The configuration of the training.
+        reduced: The collapsed graph, whose edges and sparse features were estimated.
     """
-    actual = shape_of_graph(reduced, config)
-    if estimate_memory(actual, config).total <= plan.memory_bytes:
-        return None
-    smaller = fit_shape(actual, config, plan.memory_bytes, choose_batches=False).node_budget
-    return min(smaller, reduced.num_nodes - 1)
+    actual = shape_of_graph(reduced, plan.training)
+    estimate = estimate_memory(actual, plan.training)
+    found = replace(plan, node_budget=reduced.num_nodes, num_edges=reduced.num_edges, estimate=estimate)
+    if estimate.total <= plan.memory_bytes:
+        return found, None
+    smaller = fit_shape(actual, plan.training, plan.memory_bytes, choose_batches=False).node_budget
+    return found, min(smaller, reduced.num_nodes - 1)
 
 
 def trained_part(graph: Graph, scope: str | None) -> Graph:
@@ -266,19 +276,23 @@ def device_memory(device: str) -> int:
     return int(torch.cuda.get_device_properties(chosen).total_memory)
 
 
-def format_bytes(num_bytes: int) -> str:
-    """Return bytes in the binary unit that fits.
+def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
+    """Return bytes in the binary unit that fits, to one decimal.
+
+    Args:
+        num_bytes: The bytes.
+        round_up: Whether the figure must not be below them, so that it can be used as a budget.
 
     Example:
-        >>> format_bytes(1536), format_bytes(2**31)
-        ('1.5 KiB', '2.0 GiB')
+        >>> format_bytes(1536), format_bytes(2**31), format_bytes(2**20 + 1, round_up=True)
+        ('1.5 KiB', '2.0 GiB', '1.1 MiB')
     """
     value, unit = float(num_bytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return f"{value:,.1f} {unit}"
+    return f"{ceil(10 * value) / 10 if round_up else value:,.1f} {unit}"
 
 
 def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool) -> MemoryPlan:
@@ -337,13 +351,15 @@ def _floor_error(whole: GraphShape, config: TrainConfig, budget: int) -> BudgetE
     """Return the error for a budget that not even one node fits, with the smallest change that would."""
     floor = estimate_memory(_smallest(whole, config), config)
     fixed = floor.weights + floor.gradients + floor.optimizer
-    hint = f"raise the memory to {format_bytes(floor.total)}"
+    needed = format_bytes(floor.total, round_up=True)
+    hint = f"raise the memory to {needed}"
     hidden = _largest_hidden(whole, config, budget)
     if hidden:
         hint += f", or lower hidden_channels from {config.model.hidden_channels} to {hidden}"
     msg = (
-        f"memory must be at least {format_bytes(floor.total)} for the smallest step, {format_bytes(fixed)} of it for "
-        f"weights, gradients and optimizer, got {format_bytes(budget)}. To fit, {hint}."
+        f"memory must be at least {needed} for the smallest step, {format_bytes(fixed)} of it for weights, gradients "
+        f"and optimizer and {format_bytes(_workspace_bytes(config))} for the matrix libraries' workspace, got "
+        f"{format_bytes(budget)}. To fit, {hint}."
     )
     return BudgetError(msg)
 
@@ -362,8 +378,11 @@ def _largest_hidden(whole: GraphShape, config: TrainConfig, budget: int) -> int:
 
 def _estimate_batch(batch: BatchShape, config: TrainConfig) -> MemoryEstimate:
     peak: MemoryPeak = predict_step(batch, config)
-    workspace = CUDA_WORKSPACE_BYTES if config.device.startswith("cuda") else 0
     return MemoryEstimate(
         weights=peak.parameters, gradients=peak.gradients, optimizer=peak.optimizer, activations=peak.activations,
-        inputs=peak.inputs, temporaries=peak.temporaries + workspace,
+        inputs=peak.inputs, temporaries=peak.temporaries + _workspace_bytes(config),
     )  # fmt: skip
+
+
+def _workspace_bytes(config: TrainConfig) -> int:
+    return CUDA_WORKSPACE_BYTES if trains_on_cuda(config) else CPU_WORKSPACE_BYTES

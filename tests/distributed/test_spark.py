@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from typer.testing import CliRunner
 
 import falcon_gnn as fg
+from falcon_gnn.cli import app
 from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.centrality import round_scores
 from falcon_gnn.reduction.clustering import build_matrix
@@ -23,6 +26,7 @@ from falcon_gnn.distributed import spark_job  # noqa: E402
 from falcon_gnn.distributed.spark_centrality import compute_centrality, fill_isolated  # noqa: E402
 from falcon_gnn.distributed.spark_clustering import matrix_column  # noqa: E402
 from falcon_gnn.distributed.spark_contraction import Contraction, Keys, contract  # noqa: E402
+from falcon_gnn.distributed.spark_edges import index_edges  # noqa: E402
 from falcon_gnn.distributed.spark_frames import number_rows, upload_columns  # noqa: E402
 from falcon_gnn.distributed.spark_labels import encode_labels  # noqa: E402
 from falcon_gnn.distributed.spark_nodes import describe_columns  # noqa: E402
@@ -257,11 +261,13 @@ def test_matrix_m_equals_that_of_the_local_engine(spark: Any, is_multilabel: boo
     np.testing.assert_allclose(np.array(column(found, "m")), local.rows(0, 4), rtol=1e-6)
 
 
-def test_a_graph_without_an_edge_keeps_its_budget_and_drops_the_rest(spark: Any) -> None:
+@pytest.mark.parametrize("ends", [[], [2, 2, 3]])
+def test_a_graph_without_an_edge_keeps_its_budget_and_drops_the_rest(spark: Any, ends: list[int]) -> None:
     nodes = upload_columns(spark, {"node_id": np.arange(4)})
-    edges = upload_columns(spark, {"source": np.zeros(0, np.int64), "target": np.zeros(0, np.int64)})
+    edges = upload_columns(spark, {"source": np.array(ends, np.int64), "target": np.array(ends, np.int64)})
     found = engine.collapse(nodes, edges, fg.CollapseConfig(1, centrality="pagerank"))
     assert found.report["num_dropped"] == 3
+    assert found.report["cleaning"]["num_self_loops"] == len(ends)
     assert found.nodes.count() == 1
     assert found.edges.count() == 0
 
@@ -296,8 +302,61 @@ def test_job_writes_tables_that_load_graph_reads(spark: Any, tmp_path: Path) -> 
     assert reduced.num_nodes == 30
     assert reduced.num_edges == found.report["after"]["num_edges"]
     assert {5, 7, 9} <= set(reduced.node_attributes["node_id"].tolist())
-    text = next((tmp_path / "out" / "report.json").glob("part-*")).read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "report.json").read_text(encoding="utf-8")
     assert json.loads(text)["config"]["node_budget"] == 0.5
+
+
+def collapse_by_command(*words: str) -> str:
+    arguments = ["collapse", *words, "--node-budget", "20", "--num-clusters", "1", "--engine", "spark"]
+    done = CliRunner().invoke(app, [*arguments, "--master", "local[2]"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_command_collapses_any_graph_that_can_be_loaded_as_the_local_engine_does(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    x, cells = csr_array(rng.integers(0, 2, (60, 5)).astype(np.float32)), rng.integers(0, 2, (60, 3)).astype(np.uint8)
+    graph = random_graph(rng, 60, 150, x=x, y=cells, node_attributes={"age": np.arange(60, dtype=np.uint8)})
+    fg.datasets.write_npz(graph, tmp_path / "graph.npz")
+    output = collapse_by_command(str(tmp_path / "graph.npz"), "--centrality", "degree", "--out", str(tmp_path / "out"))
+    assert "label distribution error" in output
+    names = {"nodes.parquet", "edges.parquet", "assignment.parquet", "report.json"}
+    assert names == {path.name for path in (tmp_path / "out").iterdir()}
+    local = fg.collapse(graph, node_budget=20, centrality="degree", num_clusters=1)
+    reduced = fg.load_graph(tmp_path / "out")
+    order = np.argsort(reduced.node_attributes["age"])
+    assert reduced.node_attributes["age"][order].tolist() == local.kept.tolist()
+    assert reduced.num_edges == local.graph.num_edges
+    np.testing.assert_array_equal(reduced.x[order], local.graph.x.toarray())
+    np.testing.assert_array_equal(reduced.y[order], local.graph.y)
+
+
+def test_command_lets_spark_read_parquet_tables(spark: Any, tmp_path: Path) -> None:
+    graph = random_graph(np.random.default_rng(10), 60, 150)
+    ids = 7 + 3 * np.arange(60)
+    node_frame(spark, graph, ids).write.parquet(str(tmp_path / "people.parquet"))
+    edge_frame(spark, graph, ids).write.parquet(str(tmp_path / "links.parquet"))
+    tables = [str(tmp_path / "links.parquet"), "--nodes", str(tmp_path / "people.parquet")]
+    collapse_by_command(*tables, "--centrality", "degree", "--out", str(tmp_path / "out"))
+    local = fg.collapse(graph, node_budget=20, centrality="degree", num_clusters=1)
+    reduced = fg.load_graph(tmp_path / "out")
+    assert sorted(reduced.node_attributes["node_id"]) == ids[local.kept].tolist()
+    with pytest.raises(fg.GraphError, match="num_nodes has no meaning for Parquet tables"):
+        collapse_by_command(*tables, "--centrality", "degree", "--num-nodes", "60", "--out", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--engine", "spark", "--memory", "1GiB"], "--memory is not known to --engine spark"),
+        (["--engine", "spark", "--node-budget", "5", "--centrality", "BC"], "centrality must be one of degree"),
+        (["--node-budget", "5", "--master", "local[2]"], "--master is Spark's"),
+    ],
+)
+def test_command_names_options_that_do_not_go_with_the_engine(words: list[str], message: str) -> None:
+    done = CliRunner().invoke(app, ["collapse", "digits", "--out", "out", *words])
+    assert isinstance(done.exception, fg.GraphError)
+    assert message in str(done.exception)
 
 
 def test_rows_are_numbered_in_order_across_partitions(spark: Any) -> None:
@@ -308,17 +367,27 @@ def test_rows_are_numbered_in_order_across_partitions(spark: Any) -> None:
 
 
 def test_edges_are_cleaned_and_counted_as_on_the_local_engine(spark: Any) -> None:
-    from falcon_gnn.distributed.spark_edges import clean_edges
-
     source, target = np.array([0, 1, 2, 2, 3, 1]), np.array([1, 0, 2, 1, 1, 3])
     weight = np.array([2.0, 2.0, 9.0, 1.0, 0.5, 0.5])
     local = fg.Graph.from_edges(np.stack([source, target]), 4, edge_weight=weight, warn_one_way="never")
     frame = upload_columns(spark, {"source": source, "target": target, "weight": weight})
+    nodes = upload_columns(spark, {"node_id": np.arange(4), "index": np.arange(4)})
     with pytest.warns(fg.FalconWarning, match="symmetrised: 1 edges had no reverse and 2 had one"):
-        found = clean_edges(frame)
+        found = index_edges(frame, nodes, nodes)
     assert found.cleaning == local.cleaning
-    rows = {(row["source"], row["target"]): row["weight"] for row in found.frame.collect()}
+    rows = {(row["u"], row["v"]): row["weight"] for row in found.frame.collect()}
     assert rows == {(0, 1): 2.0, (1, 2): 1.0, (1, 3): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [([1.0, 3.0], r"\(0, 1\) and its reverse differ"), ([1.0, -1.0], "1 have another weight")],
+)
+def test_bad_weights_are_named(spark: Any, weight: list[float], message: str) -> None:
+    columns = {"source": np.array([0, 1]), "target": np.array([1, 0]), "weight": np.array(weight)}
+    nodes = upload_columns(spark, {"node_id": np.arange(2), "index": np.arange(2)})
+    with pytest.raises(fg.GraphError, match=message):
+        index_edges(upload_columns(spark, columns), nodes, nodes)
 
 
 @pytest.mark.parametrize(

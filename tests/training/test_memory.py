@@ -93,6 +93,24 @@ def test_state_that_the_first_step_creates_counts_from_the_beginning() -> None:
     parameters = sum(p.nbytes for p in model.parameters())
     assert peak.total >= 4 * parameters
     assert (peak.parameters, peak.gradients, peak.optimizer) == (parameters, parameters, 2 * parameters + 8)
+    # Also where the peak comes before the optimizer's step.
+    early = measure_peak(make_step(nn.Linear(64, 64), torch.ones(4_000, 64), torch.ones(4_000, 64)))
+    assert early.optimizer == 2 * 4 * (64 * 64 + 64) + 8
+
+
+def test_a_first_step_on_a_smaller_batch_gives_the_same_figure() -> None:
+    model = nn.Linear(64, 32)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step(num_rows: int) -> None:
+        optimizer.zero_grad()
+        model(torch.ones(num_rows, 64)).sum().backward()
+        optimizer.step()
+
+    # Large enough for the peak to come before the optimizer's step, where its state only counts if it existed before.
+    peak = measure_peak(partial(step, 4_000), warm_up=partial(step, 2))
+    assert peak.optimizer == 2 * sum(p.nbytes for p in model.parameters()) + 8
+    assert peak == measure_peak(partial(step, 4_000))
 
 
 def test_a_module_may_be_called_twice() -> None:

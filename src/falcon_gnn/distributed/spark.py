@@ -17,7 +17,7 @@ from falcon_gnn.distributed.spark_centrality import check_centrality, compute_ce
 from falcon_gnn.distributed.spark_clustering import cluster_nodes, without_gaps
 from falcon_gnn.distributed.spark_contraction import DRIVER_ROWS, Contraction, Keys, contract
 from falcon_gnn.distributed.spark_edges import merge_edges
-from falcon_gnn.distributed.spark_frames import F, cut_lineage, open_session, read_frame
+from falcon_gnn.distributed.spark_frames import F, cut_lineage, open_session, read_frame, write_text
 from falcon_gnn.distributed.spark_input import (
     SparkInput,
     checked_budget,
@@ -56,13 +56,12 @@ class SparkCollapseResult:
         """Write ``nodes.parquet``, ``edges.parquet``, ``assignment.parquet`` and ``report.json`` under a folder.
 
         The folder may be any path that Spark writes to; ``falcon_gnn.load_graph`` reads a local one back. Existing
-        tables are replaced. As Spark writes them, each is a folder of part files.
+        tables are replaced. As Spark writes them, each table is a folder of part files.
         """
         root = str(folder).rstrip("/")
         for name in ("nodes", "edges", "assignment"):
             getattr(self, name).write.mode("overwrite").parquet(f"{root}/{name}.parquet")
-        text = self.nodes.sparkSession.createDataFrame([(json.dumps(self.report),)], "value string")
-        text.coalesce(1).write.mode("overwrite").text(f"{root}/report.json")
+        write_text(self.nodes.sparkSession, f"{root}/report.json", json.dumps(self.report, indent=2) + "\n")
 
 
 def collapse(
@@ -96,7 +95,7 @@ def collapse(
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
     """
-    _check_options(config, has_scores=centrality is not None)
+    check_options(config, has_scores=centrality is not None)
     spark = spark or open_session()
     seconds: dict[str, float] = {}
     with _timed(seconds, "input"):
@@ -115,7 +114,7 @@ def collapse(
     with _timed(seconds, "contraction"):
         groups, contraction = _merge_nodes(given, selected, config, len(sizes), driver_rows)
     with _timed(seconds, "edges"):
-        reduced_edges = cut_lineage(merge_edges(given.links, groups, config.edge_weights))
+        reduced_edges = cut_lineage(merge_edges(given.edges.frame, groups, config.edge_weights))
         reduced_nodes = cut_lineage(survivor_rows(given.nodes, groups))
     report = {
         **summarise(given, config, selected, reduced_nodes, reduced_edges),
@@ -128,14 +127,16 @@ def collapse(
     return SparkCollapseResult(reduced_nodes, reduced_edges, _assignment(given, selected, groups), report)
 
 
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    start = perf_counter()
-    yield
-    seconds[stage] = perf_counter() - start
+def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
+    """Refuse what this engine does not compute.
 
+    Args:
+        config: The options.
+        has_scores: Whether the caller brings the centrality.
 
-def _check_options(config: CollapseConfig, *, has_scores: bool) -> None:
+    Raises:
+        GraphError: If the centrality or ``merge`` is for the local engine only.
+    """
     if not has_scores:
         check_centrality(config.centrality)
     if config.merge == "mean":
@@ -146,12 +147,19 @@ def _check_options(config: CollapseConfig, *, has_scores: bool) -> None:
         raise GraphError(msg)
 
 
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = perf_counter()
+    yield
+    seconds[stage] = perf_counter() - start
+
+
 def _score(given: SparkInput, config: CollapseConfig, centrality: "DataFrame | None") -> "tuple[DataFrame, int]":
     """Return ``index``, ``centrality`` and ``phi``, the value that ranks, of the nodes in scope; and the iterations."""
     if centrality is not None:
         return own_scores(given.scoped, centrality).withColumn("phi", F.col("centrality")), 0
-    size = given.num_edges, given.num_nodes
-    scores, num_iterations = compute_centrality(config.centrality, given.links, *size, config.seed)
+    size = given.edges.num_edges, given.num_nodes
+    scores, num_iterations = compute_centrality(config.centrality, given.edges.frame, *size, config.seed)
     return round_scores(cut_lineage(fill_isolated(given.scoped.select("index"), scores))), num_iterations
 
 
@@ -174,7 +182,7 @@ def _merge_nodes(
     turn = keys.turn(F.col("cluster") if by_cluster else F.lit(0).cast("bigint"), F.col("rank"))
     key = F.when(F.col("survives"), -1 - F.col("rank")).otherwise(turn)
     keyed = cut_lineage(named.select("index", "node_id", key.alias("key")))
-    contraction = contract(given.links, keyed.select("index", "key"), keys, driver_rows)
+    contraction = contract(given.edges.frame, keyed.select("index", "key"), keys, driver_rows)
     survivors = keyed.select(F.col("key").alias("other"), F.col("node_id").alias("survivor_id"))
     owners = keyed.select(F.col("key").alias("owner"), "index")
     moved = contraction.merges.join(survivors, "other").join(owners, "owner").select("index", "survivor_id")

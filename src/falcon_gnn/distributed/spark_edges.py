@@ -2,98 +2,68 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.adjacency import EdgeCleaning
 from falcon_gnn.distributed.spark_frames import F, cut_lineage
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, require
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _WEIGHT_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 1.7e308
 _WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 
-@dataclass(frozen=True)
-class CleanEdges:
-    """The undirected edges of the input.
+@dataclass(frozen=True, eq=False)
+class IndexedEdges:
+    """The undirected edges among the nodes in scope.
 
     Attributes:
-        frame: Columns ``source`` < ``target`` (node ids) and, where weighted, ``weight``; each edge once.
+        frame: Columns ``u`` < ``v`` (positions in the scope) and, where weighted, ``weight``; each edge once; stored.
+        num_edges: E in scope.
         is_weighted: Whether there is a weight.
-        cleaning: What the table needed.
+        cleaning: What the whole table needed.
     """
 
     frame: "DataFrame"
+    num_edges: int
     is_weighted: bool
     cleaning: EdgeCleaning
 
 
-def clean_edges(edges: "DataFrame") -> CleanEdges:
-    """Return the edges without self-loops, duplicates or direction, by the rules of the local engine.
+def index_edges(edges: "DataFrame", nodes: "DataFrame", scoped: "DataFrame") -> IndexedEdges:
+    """Return the edges without self-loops, duplicates or direction, by the rules of the local engine, in one job.
 
     Args:
         edges: Columns ``source`` and ``target`` (or ``src`` and ``dst``) and perhaps ``weight`` (or ``edge_weight``).
-
-    Raises:
-        GraphError: If a column or an id is missing, a weight is negative or not finite, or the two directions of a pair
-            differ in weight.
-    """
-    named, is_weighted = _named_columns(edges)
-    is_forward = F.col("source") < F.col("target")
-    # Loops and missing ids stay in as groups of their own, so that one pass over the input counts everything.
-    pairs = cut_lineage(
-        named.groupBy(F.least("source", "target").alias("low"), F.greatest("source", "target").alias("high")).agg(
-            F.count_if(is_forward).alias("forward"),
-            F.count_if(~is_forward).alias("backward"),
-            F.sum(F.when(is_forward, F.col("weight")).otherwise(0.0)).alias("weight_forward"),
-            F.sum(F.when(is_forward, 0.0).otherwise(F.col("weight"))).alias("weight_backward"),
-            F.count_if(F.col("source").isNull() | F.col("target").isNull()).alias("missing"),
-            F.count_if(~F.coalesce(F.col("weight").between(0.0, _LARGEST_WEIGHT), F.lit(False))).alias("bad_weights"),
-        )
-    )
-    cleaning = _count_cleaning(pairs)
-    proper = pairs.filter(F.col("low") < F.col("high"))
-    if is_weighted:
-        _check_weights_agree(proper)
-    weight = F.when(F.col("forward") > 0, F.col("weight_forward")).otherwise(F.col("weight_backward"))
-    ends = [F.col("low").alias("source"), F.col("high").alias("target")]
-    frame = proper.select(*ends, *([weight.alias("weight")] if is_weighted else []))
-    return CleanEdges(frame, is_weighted, cleaning)
-
-
-def index_edges(edges: CleanEdges, nodes: "DataFrame", scoped: "DataFrame") -> "tuple[DataFrame, int]":
-    """Return the edges among the nodes in scope as ``u`` < ``v``, positions of the scope, stored; and their number.
-
-    Args:
-        edges: The clean edges.
         nodes: All nodes, with ``node_id``.
         scoped: The nodes in scope, with ``node_id`` and ``index``.
 
     Raises:
-        GraphError: If an edge leads to an id that the node table lacks.
+        GraphError: If a column or an id is missing, an id is not in the node table, a weight is negative or not finite,
+            or the two directions of a pair differ in weight.
     """
+    named, is_weighted = _named_columns(edges)
+    grouped, counts = _observed(_group_pairs(named), *_cleaning_counts())
+    weight = F.when(F.col("forward") > 0, F.col("weight_forward")).otherwise(F.col("weight_backward"))
+    proper = grouped.filter("low < high").select("low", "high", *([weight.alias("weight")] if is_weighted else []))
     index = nodes.select("node_id").join(scoped.select("node_id", "index"), "node_id", "left")
     index = index.select("node_id", F.coalesce("index", F.lit(-1)).alias("index"))
-    sources = index.select(F.col("node_id").alias("source"), F.col("index").alias("u"))
-    targets = index.select(F.col("node_id").alias("target"), F.col("index").alias("v"))
-    stored = cut_lineage(edges.frame.join(sources, "source", "left").join(targets, "target", "left"))
+    lows = index.select(F.col("node_id").alias("low"), F.col("index").alias("u"))
+    highs = index.select(F.col("node_id").alias("high"), F.col("index").alias("v"))
     is_unknown = F.col("u").isNull() | F.col("v").isNull()
-    is_inside = (F.col("u") >= 0) & (F.col("v") >= 0)
-    counts = stored.agg(F.count_if(is_unknown).alias("unknown"), F.count_if(is_inside).alias("inside")).first()
-    assert counts is not None
-    if counts["unknown"]:
-        example = stored.filter(is_unknown).first()
-        assert example is not None
-        msg = (
-            f"edges must join ids of the node table, but {counts['unknown']} do not, for example ({example['source']}, "
-            f"{example['target']}). Add the missing nodes to it, or remove such edges."
-        )
-        raise GraphError(msg)
-    kept = ["u", "v", *(["weight"] if edges.is_weighted else [])]
-    return stored.filter(is_inside).select(*kept), int(counts["inside"])
+    joined, unknown = _observed(
+        proper.join(lows, "low", "left").join(highs, "high", "left"),
+        F.count_if(is_unknown).alias("unknown"),
+        F.max(F.when(is_unknown, F.struct("low", "high"))).alias("example"),
+    )
+    kept = ["u", "v", *(["weight"] if is_weighted else [])]
+    frame = cut_lineage(joined.filter("u >= 0 and v >= 0").select(*kept))
+    cleaning = _checked_cleaning(counts.get, is_weighted=is_weighted)
+    _check_known(unknown.get)
+    return IndexedEdges(frame, frame.count(), is_weighted, cleaning)
 
 
 def both_directions(edges: "DataFrame") -> "DataFrame":
@@ -138,45 +108,73 @@ def _named_columns(edges: "DataFrame") -> "tuple[DataFrame, bool]":
     ), weight is not None
 
 
-def _count_cleaning(pairs: "DataFrame") -> EdgeCleaning:
+def _group_pairs(named: "DataFrame") -> "DataFrame":
+    """Return what there is of each pair in each direction; self-loops and missing ids make groups of their own."""
+    is_forward = F.col("source") < F.col("target")
+    low, high = F.least("source", "target").alias("low"), F.greatest("source", "target").alias("high")
+    return named.groupBy(low, high).agg(
+        F.count_if(is_forward).alias("forward"),
+        F.count_if(~is_forward).alias("backward"),
+        F.sum(F.when(is_forward, F.col("weight")).otherwise(0.0)).alias("weight_forward"),
+        F.sum(F.when(is_forward, 0.0).otherwise(F.col("weight"))).alias("weight_backward"),
+        F.count_if(F.col("source").isNull() | F.col("target").isNull()).alias("missing"),
+        F.count_if(~F.coalesce(F.col("weight").between(0.0, _LARGEST_WEIGHT), F.lit(False))).alias("bad_weights"),
+    )
+
+
+def _cleaning_counts() -> "list[Column]":
     forward, backward = F.col("forward"), F.col("backward")
     is_proper = F.col("low") < F.col("high")
     is_two_way = is_proper & (forward > 0) & (backward > 0)
     repeats = F.greatest(forward - 1, F.lit(0)) + F.greatest(backward - 1, F.lit(0))
-    totals = pairs.agg(
+    gap = F.abs(F.col("weight_forward") - F.col("weight_backward"))
+    is_clash = is_two_way & ~(gap <= _WEIGHT_TOLERANCE * F.greatest("weight_forward", "weight_backward"))
+    return [
         F.sum(F.when(F.col("low") == F.col("high"), backward)).alias("loops"),
         F.sum("missing").alias("missing"),
         F.sum("bad_weights").alias("bad_weights"),
         F.sum(F.when(is_proper, repeats)).alias("repeats"),
         F.count_if(is_two_way).alias("two_way"),
         F.count_if(is_proper).alias("pairs"),
-    ).first()
-    assert totals is not None
-    found = {name: int(value or 0) for name, value in totals.asDict().items()}
-    if found["missing"] or found["bad_weights"]:
+        F.max(F.when(is_clash, F.struct("low", "high"))).alias("clash"),
+    ]
+
+
+def _observed(frame: "DataFrame", *columns: "Column") -> "tuple[DataFrame, Any]":
+    """Return the frame and what will count its rows as the next job computes them, at no pass of its own."""
+    observation = require("pyspark.sql", "spark").Observation()
+    return frame.observe(observation, *columns), observation
+
+
+def _checked_cleaning(found: dict[str, Any], *, is_weighted: bool) -> EdgeCleaning:
+    counts = {name: int(found[name] or 0) for name in found if name != "clash"}
+    if counts["missing"] or counts["bad_weights"]:
         msg = (
-            f"edges must have both ids and finite weights >= 0 in every row; {found['missing']} rows lack an id and "
-            f"{found['bad_weights']} have another weight. Drop or mend them."
+            f"edges must have both ids and finite weights >= 0 in every row; {counts['missing']} rows lack an id and "
+            f"{counts['bad_weights']} have another weight. Drop or mend them."
         )
         raise GraphError(msg)
-    num_one_way = found["pairs"] - found["two_way"]
-    if num_one_way and found["two_way"]:
+    if is_weighted and found["clash"] is not None:
+        low, high = found["clash"]
         msg = (
-            f"symmetrised: {num_one_way} edges had no reverse and {found['two_way']} had one; the graph is used "
+            f"edge_weight must be equal in both directions of an edge, but ({low}, {high}) and its reverse differ. "
+            "Average the two, or list each pair once."
+        )
+        raise GraphError(msg)
+    num_one_way = counts["pairs"] - counts["two_way"]
+    if num_one_way and counts["two_way"]:
+        msg = (
+            f"symmetrised: {num_one_way} edges had no reverse and {counts['two_way']} had one; the graph is used "
             "as undirected, so each missing reverse was added."
         )
         warnings.warn(msg, FalconWarning, stacklevel=5)
-    return EdgeCleaning(found["loops"], found["repeats"], num_one_way, found["two_way"])
+    return EdgeCleaning(counts["loops"], counts["repeats"], num_one_way, counts["two_way"])
 
 
-def _check_weights_agree(pairs: "DataFrame") -> None:
-    gap = F.abs(F.col("weight_forward") - F.col("weight_backward"))
-    is_two_way = (F.col("forward") > 0) & (F.col("backward") > 0)
-    largest = F.greatest("weight_forward", "weight_backward")
-    clash = pairs.filter(is_two_way & ~(gap <= _WEIGHT_TOLERANCE * largest)).first()
-    if clash is not None:
+def _check_known(found: dict[str, Any]) -> None:
+    if found["unknown"]:
         msg = (
-            f"edge_weight must be equal in both directions of an edge, but ({clash['low']}, {clash['high']}) and its "
-            "reverse differ. Average the two, or list each pair once."
+            f"edges must join ids of the node table, but {found['unknown']} do not, for example "
+            f"({found['example'][0]}, {found['example'][1]}). Add the missing nodes to it, or remove such edges."
         )
         raise GraphError(msg)

@@ -1,14 +1,16 @@
 """What every Spark stage stands on: sessions, lineage cuts, plans of fixed partitions, positions, seeded columns."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import GraphError, MissingDependencyError, require
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 F = require("pyspark.sql.functions", "spark")
 
 ROWS_PER_PARTITION = 1 << 20
-_ROWS_PER_UPLOAD = 1 << 24
+_VALUES_PER_UPLOAD = 1 << 24
 _PARTITION_SHIFT = 33
 """``monotonically_increasing_id`` holds the partition above this bit and the row in it below."""
 
@@ -26,14 +28,27 @@ def open_session(master: str | None = None) -> "SparkSession":
 
     Args:
         master: For example ``"local[2]"`` or ``"spark://host:7077"``; None leaves it to Spark's configuration. A local
-            session binds to the loopback address and has no web page.
+            session binds to the loopback address, has no web page and shuffles into few partitions.
+
+    Raises:
+        MissingDependencyError: If PySpark or Java is missing.
     """
     builder = require("pyspark.sql", "spark").SparkSession.builder.appName("falcon-gnn")
+    if which("java") is None and "JAVA_HOME" not in os.environ:
+        msg = "Spark needs Java 17 or newer, and there is no java on the PATH. Install it, or set JAVA_HOME."
+        raise MissingDependencyError(msg)
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            for name, value in {**loopback, "spark.ui.enabled": "false"}.items():
+            options = {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+                # Spark's 200 are meant for a cluster; here most of a small graph's time would go to empty ones.
+                "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+            }
+            for name, value in options.items():
                 builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -50,6 +65,20 @@ def read_frame(table: "DataFrame | str | Path", spark: "SparkSession", name: str
         return table
     msg = f"{name} must be a Spark DataFrame or the path of Parquet files, got {type(table).__name__}."
     raise GraphError(msg)
+
+
+def write_text(spark: "SparkSession", path: str, text: str) -> None:
+    """Write one file, replacing an older one, to any storage that Spark writes to."""
+    context = spark.sparkContext
+    # Spark itself writes folders of part files only; its file systems are not part of PySpark's public surface.
+    target = context._jvm.org.apache.hadoop.fs.Path(path)
+    storage = target.getFileSystem(context._jsc.hadoopConfiguration())
+    storage.setWriteChecksum(False)
+    stream = storage.create(target, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
 
 
 def cut_lineage(frame: "DataFrame") -> "DataFrame":
@@ -108,18 +137,30 @@ def number_rows(frame: "DataFrame", keys: Sequence[str], name: str) -> "DataFram
 
 
 def upload_columns(spark: "SparkSession", columns: Mapping[str, NDArray[Any]]) -> "DataFrame":
-    """Return arrays of the driver as a stored frame.
+    """Return arrays of the driver, of one or two dimensions, as a stored frame.
 
     They are sent in pieces, so that the driver's JVM never holds all of them.
     """
     import pyarrow as pa
 
     num_rows = len(next(iter(columns.values())))
+    width = max(1, *(values[0].size for values in columns.values())) if num_rows else 1
+    step = max(1, _VALUES_PER_UPLOAD // width)
     pieces = []
-    for start in range(0, max(num_rows, 1), _ROWS_PER_UPLOAD):
-        part = {name: pa.array(values[start : start + _ROWS_PER_UPLOAD]) for name, values in columns.items()}
+    for start in range(0, max(num_rows, 1), step):
+        part = {name: _arrow_array(values[start : start + step]) for name, values in columns.items()}
         pieces.append(cut_lineage(spark.createDataFrame(pa.table(part))))
     return union_all(pieces)
+
+
+def _arrow_array(values: NDArray[Any]) -> Any:
+    """Return a column of numbers or, for a matrix, of one list per row."""
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return pa.array(values)
+    offsets = values.shape[1] * np.arange(len(values) + 1, dtype=np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
 
 
 def seeded_column(spark: "SparkSession", values: NDArray[Any], name: str) -> "DataFrame":

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from falcon_gnn.distributed.spark_edges import CleanEdges, clean_edges, index_edges
+from falcon_gnn.distributed.spark_edges import IndexedEdges, index_edges
 from falcon_gnn.distributed.spark_frames import F, cut_lineage
 from falcon_gnn.distributed.spark_labels import LabelVectors, encode_labels
 from falcon_gnn.distributed.spark_nodes import NodeColumns, check_nodes, describe_columns, index_scope
@@ -24,22 +24,18 @@ class SparkInput:
         nodes: The node table as given.
         scoped: Its rows in scope, with ``index``, 0 to N-1 in ascending ``node_id``.
         columns: How features and labels are read.
-        edges: All edges, clean.
-        links: Those in scope: ``u``, ``v`` (indices) and perhaps ``weight``, each once.
+        edges: The edges in scope.
         scope: ``"train"`` or ``"full"``.
         num_nodes: N.
-        num_edges: E.
         labels: The visible labels, or None.
     """
 
     nodes: "DataFrame"
     scoped: "DataFrame"
     columns: NodeColumns
-    edges: CleanEdges
-    links: "DataFrame"
+    edges: IndexedEdges
     scope: str
     num_nodes: int
-    num_edges: int
     labels: LabelVectors | None
 
 
@@ -56,14 +52,13 @@ def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -
         raise GraphError(msg)
     scope = "train" if "train_mask" in counts and config.scope != "full" else "full"
     scoped = index_scope(nodes, scope)
-    cleaned = clean_edges(edges)
-    if cleaned.is_weighted and config.edge_weights == "none":
+    indexed = index_edges(edges, nodes, scoped)
+    if indexed.is_weighted and config.edge_weights == "none":
         msg = "edge_weights='none' leaves the edge weights of the input out. Use edge_weights='sum' to keep them."
         warnings.warn(msg, FalconWarning, stacklevel=3)
-    links, num_edges = index_edges(cleaned, nodes, scoped)
     num_nodes = counts["train_mask" if scope == "train" else "rows"]
     labels = encode_labels(scoped, columns, config, scope, num_nodes)
-    return SparkInput(nodes, scoped, columns, cleaned, links, scope, num_nodes, num_edges, labels)
+    return SparkInput(nodes, scoped, columns, indexed, scope, num_nodes, labels)
 
 
 def protected_nodes(scoped: "DataFrame", protect: "DataFrame | str | None") -> "DataFrame":

@@ -30,7 +30,7 @@ def summarise(
     return {
         "config": asdict(config),
         "scope": given.scope,
-        "before": {"num_nodes": given.num_nodes, "num_edges": given.num_edges},
+        "before": {"num_nodes": given.num_nodes, "num_edges": given.edges.num_edges},
         "after": {"num_nodes": sum(kept for _, _, kept in by_cluster), "num_edges": edges.count()},
         "labels": _label_summary(given, nodes),
         "cluster_sizes": [size for _, size, _ in by_cluster],

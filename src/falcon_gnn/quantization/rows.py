@@ -1,6 +1,8 @@
 """Matrices in blocks of rows, so that work on a large one needs temporaries of a fixed size only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -8,18 +10,21 @@ from torch import Tensor
 from falcon_gnn.quantization.codec import QuantizedTensor
 
 CHUNK_VALUES = 1 << 19
+MOST_CHUNKS = 32
+"""Chunks of a matrix, which grow where there would be more: predicting a step goes through every one of them."""
+
 # A matrix product over fewer rows than this no longer keeps the processor busy.
 _FEWEST_ROWS = 32
 
 
 def row_chunks(num_rows: int, width: int) -> Iterator[slice]:
-    """Yield ranges of rows that cover ``num_rows``, each of about 524,288 values.
+    """Yield ranges of rows that cover ``num_rows``, each of about 524,288 values, or more where 32 would not do.
 
     Args:
         num_rows: Rows of the matrix.
         width: Columns of the widest matrix that is worked on.
     """
-    step = max(_FEWEST_ROWS, CHUNK_VALUES // max(width, 1))
+    step = max(_FEWEST_ROWS, CHUNK_VALUES // max(width, 1), ceil(num_rows / MOST_CHUNKS))
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
 
@@ -80,6 +85,19 @@ class Scratch:
         return buffer[:size].view(shape[0], shape[1])
 
 
+@dataclass(frozen=True)
+class SharedBatch:
+    """A batch whose rows are shared out among several devices.
+
+    Attributes:
+        add_up: Returns the sum of a tensor over the devices, the same on each.
+        num_rows: Rows on all devices together.
+    """
+
+    add_up: Callable[[Tensor], Tensor]
+    num_rows: int
+
+
 class ColumnMoments:
     """Mean and variance of a matrix's columns, gathered chunk by chunk without cancellation.
 
@@ -109,6 +127,13 @@ class ColumnMoments:
         self.squares.add_(squares).addcmul_(distance, distance, value=self.count * len(chunk) / total)
         self.mean.add_(distance, alpha=len(chunk) / total)
         self.count = total
+
+    def share(self, batch: SharedBatch) -> None:
+        """Take in the rows that the other devices saw, once all of this device's are in."""
+        mean = batch.add_up(self.mean * self.count) / batch.num_rows
+        distance = self.mean - mean
+        self.squares = batch.add_up(self.squares + self.count * distance.square_())
+        self.count, self.mean = batch.num_rows, mean
 
     @property
     def variance(self) -> Tensor:

@@ -1,7 +1,7 @@
 """The options of a collapse, checked as far as they can be without a graph."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -55,6 +55,18 @@ class CollapseConfig:
     num_classes: int | None = None
     num_samples: int | None = 100
     closeness_samples: int | None = None
+
+    @classmethod
+    def recommended(cls, node_budget: int | float, **options: Any) -> Self:
+        """Return the options that we recommend in place of the paper's; measured in ``docs/results.md``.
+
+        PageRank, and of each cluster survivors from the whole range of ranks.
+
+        Args:
+            node_budget: As in the class.
+            options: Fields of the class; they override the recommendation.
+        """
+        return cls(**{"node_budget": node_budget, "centrality": "pagerank", "selection": "stratified", **options})
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""

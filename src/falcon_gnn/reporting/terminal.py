@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MIB = 2**20
+_LARGE_MIB = 100
+_SHORT_KINDS = {
+    "weights": "weights", "grads": "gradients", "optim.": "optimizer", "activ.": "activations", "inputs": "inputs",
+    "temp.": "temporaries",
+}  # fmt: skip
 
 
 def collapse_table(report: CollapseReport) -> "Table":
@@ -34,6 +39,25 @@ def collapse_table(report: CollapseReport) -> "Table":
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report.seconds.values()):.3f}")
     table.add_row("peak memory of the process", "", f"{report.peak_memory_bytes / _MIB:,.0f} MiB")
+    return table
+
+
+def spark_table(report: Mapping[str, Any]) -> "Table":
+    """Return what a collapse on Spark did; ``report`` as in ``SparkCollapseResult.report``."""
+    table = _table("Collapse on Spark", ["", "before", "after"])
+    for name in ("nodes", "edges"):
+        table.add_row(name, *(f"{report[side][f'num_{name}']:,}" for side in ("before", "after")))
+    table.add_row("nodes dropped", "", f"{report['num_dropped']:,}")
+    labels = report["labels"] or {}
+    if "label_distribution_error" in labels:
+        table.add_row("label distribution error", "", f"{labels['label_distribution_error']:.3%}")
+        table.add_row("  relative to each share", "", f"{labels['label_distribution_error_relative']:.3%}")
+    table.add_row("rounds of merges", "", f"{report['num_rounds']:,}")
+    table.add_row("rows merged on the driver", "", f"{report['num_driver_rows']:,}")
+    table.add_section()
+    for stage, seconds in report["seconds"].items():
+        table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
+    table.add_row("seconds in all", "", f"{sum(report['seconds'].values()):.3f}")
     return table
 
 
@@ -66,17 +90,21 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
         plans: As :func:`falcon_gnn.planning.plan_models` returns them.
         memory: The budget as the user wrote it.
     """
-    kinds = ("weights", "gradients", "optimizer", "activations", "inputs", "temporaries")
-    columns = ["model", "nodes that fit", "of", "batches", "peak (MiB)", *kinds]
-    table = _table(f"What fits {memory}, predicted", columns)
+    columns = ["model", "bits", "nodes", "batches", "peak", *_SHORT_KINDS]
+    totals = [plan.num_nodes for plan in plans.values() if not isinstance(plan, Exception)]
+    nodes = f"{totals[0]:,} nodes" if totals else "the nodes"
+    table = _table(f"The most of {nodes} that fit {memory}; predicted peak in MiB", columns)
+    # Eleven columns on a terminal of 80 characters.
+    table.padding = (0, 0)
     for name, plan in plans.items():
+        model, _, bits = name.partition(", ")
         if isinstance(plan, Exception):
-            table.add_row(name, "none", *[""] * (len(columns) - 2))
+            table.add_row(model, bits.removesuffix(" bits"), "none", *[""] * (len(columns) - 3))
             continue
-        split = [f"{getattr(plan.estimate, kind) / _MIB:,.1f}" for kind in kinds]
-        peak = f"{plan.estimate.total / _MIB:,.1f}"
+        sizes = [plan.estimate.total, *(getattr(plan.estimate, kind) for kind in _SHORT_KINDS.values())]
         nodes = f"{plan.node_budget:,}" if plan.needs_collapse else "all"
-        table.add_row(name, nodes, f"{plan.num_nodes:,}", str(plan.training.num_batches), peak, *split)
+        bits = str(plan.training.model.bits or 32)
+        table.add_row(model, bits, nodes, str(plan.training.num_batches), *map(_short_mebibytes, sizes))
     return table
 
 
@@ -91,6 +119,11 @@ def _table(title: str, columns: Sequence[str]) -> "Table":
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.2%}"
+
+
+def _short_mebibytes(num_bytes: int) -> str:
+    size = num_bytes / _MIB
+    return f"{size:,.1f}" if size < _LARGE_MIB else f"{size:,.0f}"
 
 
 def _mebibytes(memory: Mapping[str, Any] | None) -> str:

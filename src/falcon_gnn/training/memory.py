@@ -7,7 +7,8 @@ freed; so ``FakeTensorMode`` works as well and needs no data. Torch ships a trac
 must be told beforehand of every tensor that exists. Neither sees inside an operator, so the operators of this project
 declare their temporary bytes, which are added.
 
-Not seen is scratch memory inside torch's own operators; :func:`resident_peak` is the check on that.
+Not seen is what libraries keep for themselves, such as MKL's buffers for the packed blocks of a matrix product;
+:func:`resident_peak` is the check on that.
 """
 
 import ctypes
@@ -69,7 +70,9 @@ class MemoryPeak:
         return self.total / 2**20
 
 
-def measure_peak(step: Callable[[], object], device: torch.device | str = "cpu") -> MemoryPeak:
+def measure_peak(
+    step: Callable[[], object], device: torch.device | str = "cpu", warm_up: Callable[[], object] | None = None
+) -> MemoryPeak:
     """Return the memory peak of a training step.
 
     The step runs twice, on CUDA three times: a first time so that lazily created state, such as Adam's moments, exists.
@@ -77,9 +80,10 @@ def measure_peak(step: Callable[[], object], device: torch.device | str = "cpu")
     Args:
         step: The whole step: gradients to None, forward, loss, backward, optimizer.
         device: Where the step computes. Fake CUDA tensors are measured as CPU tensors are.
+        warm_up: Run in place of the first step; a step on a smaller batch leaves the same state behind.
     """
     device = torch.device(device)
-    step()
+    (warm_up or step)()
     with _StorageTracker(device.type) as tracker:
         step()
     kinds = tracker.peak_by_kind()
@@ -98,7 +102,7 @@ def resident_peak(run: Callable[[], object], warm_up: Callable[[], object] | Non
     """Return how far a call raises the resident memory of a fresh process, in bytes.
 
     With glibc that process gives freed blocks back at once, so the figure does not hold what its allocator would
-    retain. It stays above the peak of live tensors by the scratch memory of libraries.
+    retain. It stays above the peak of live tensors by what libraries keep for themselves.
 
     Args:
         run: Builds the model and data and takes the steps; must be picklable, such as a function of a module.

@@ -1,6 +1,7 @@
 """The sizes that a training step's memory depends on, and its predicted peak: one step under fake tensors, no data."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -72,15 +73,19 @@ class GraphShape:
         Edges shrink with the square root of the kept share, which is what a collapse to hubs leaves of PPI; the caller
         checks the collapsed graph itself.
         """
-        share = num_nodes / self.num_nodes
-        num_edges = min(int(self.num_edges * share**0.5), num_nodes * (num_nodes - 1) // 2)
+
+        def shrink(count: int) -> int:
+            # In whole numbers: where all nodes are labelled, rounding must not leave more labels than nodes.
+            return -(-count * num_nodes // self.num_nodes)
+
+        num_edges = min(int(self.num_edges * (num_nodes / self.num_nodes) ** 0.5), num_nodes * (num_nodes - 1) // 2)
         return replace(
             self,
             num_nodes=num_nodes,
             num_edges=num_edges,
-            num_targets=max(1, ceil(self.num_targets * share)),
-            input_entries=None if self.input_entries is None else ceil(self.input_entries * share),
-            feature_entries=None if self.feature_entries is None else ceil(self.feature_entries * share),
+            num_targets=max(1, shrink(self.num_targets)),
+            input_entries=None if self.input_entries is None else shrink(self.input_entries),
+            feature_entries=None if self.feature_entries is None else shrink(self.feature_entries),
         )
 
 
@@ -163,15 +168,39 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
 
 
 def predict_step(batch: BatchShape, config: TrainConfig) -> MemoryPeak:
-    """Return the memory peak of a training step on a batch of this shape."""
+    """Return the memory peak of a training step on a batch of this shape, on CUDA without what stays in host memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     graph = batch.graph
     with FakeTensorMode(), torch.random.fork_rng([]):
         model = build_model(config.model, graph.num_features, graph.num_outputs).train()
         optimizer = make_optimizer(model, config)
-        inputs = _fake_batch(batch, config)
-        return measure_peak(lambda: training_step(model, optimizer, inputs, config.precision))
+        first, inputs = (_fake_batch(shape, config) for shape in (_smallest_batch(batch), batch))
+
+        def step(batch: Batch) -> None:
+            training_step(model, optimizer, batch, config.precision)
+
+        peak = measure_peak(partial(step, inputs), warm_up=partial(step, first))
+    on_host = _host_bytes(inputs) if trains_on_cuda(config) else 0
+    return replace(peak, total=peak.total - on_host, inputs=peak.inputs - on_host)
+
+
+def trains_on_cuda(config: TrainConfig) -> bool:
+    """Return whether a configuration trains on a CUDA device, which need not be at hand to predict its memory."""
+    return config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
+
+
+def _host_bytes(batch: Batch) -> int:
+    """Return the bytes of a batch that are in host memory wherever the step computes: all of it is held throughout."""
+    if not isinstance(batch, HistoryBatch):
+        return 0
+    inputs = batch.inputs
+    return sum(tensor.nbytes for tensor in (*batch.histories.levels, inputs.node_ids, inputs.halo_ids))
+
+
+def _smallest_batch(batch: BatchShape) -> BatchShape:
+    """Return the batch of two nodes: what a first step leaves behind does not depend on the batch."""
+    return BatchShape(batch.graph, 2, 2, 2, min(1, batch.halo_nodes), min(1, batch.halo_entries))
 
 
 def _stored_entries(features: object) -> int | None:
