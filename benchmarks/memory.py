@@ -25,8 +25,8 @@ from falcon_gnn.datasets import load_graph
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
-from falcon_gnn.pipeline import describe_machine, describe_versions
 from falcon_gnn.planning import estimate_memory, trained_part
+from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig

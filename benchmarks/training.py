@@ -15,7 +15,7 @@ from time import perf_counter
 
 import torch
 
-from falcon_gnn.pipeline import describe_machine, describe_versions
+from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.training.batches import RowBatch
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import measure_peak

@@ -10,17 +10,9 @@ import pytest
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import (
-    RunConfig,
-    describe_machine,
-    describe_versions,
-    fit_collapse,
-    predict_to_file,
-    reduce_training_graph,
-    run,
-    write_collapse,
-    write_json,
-)
+from falcon_gnn.outputs import predict_to_file, write_collapse, write_json
+from falcon_gnn.pipeline import RunConfig, fit_collapse, reduce_training_graph, run
+from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction import CollapseConfig, collapse
 from falcon_gnn.reduction.config import CoarsenConfig
 from falcon_gnn.training.configs import ModelConfig, TrainConfig

@@ -159,7 +159,8 @@ def collapse(
     With --memory the budget is the largest on which a training step of --model fits. With --engine spark the tables
     nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
-    from falcon_gnn.pipeline import fit_collapse, write_collapse
+    from falcon_gnn.outputs import write_collapse
+    from falcon_gnn.pipeline import fit_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
     from falcon_gnn.reporting.terminal import collapse_table
 
@@ -310,7 +311,7 @@ def predict(
     nodes: Nodes = None,
 ) -> None:
     """Label the nodes of a graph with a trained model."""
-    from falcon_gnn.pipeline import predict_to_file
+    from falcon_gnn.outputs import predict_to_file
 
     with _stages() as on_stage:
         on_stage("loading")
@@ -341,7 +342,7 @@ def plan(
     nodes: Nodes = None,
 ) -> None:
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
-    from falcon_gnn.pipeline import write_peak_curves
+    from falcon_gnn.outputs import write_peak_curves
     from falcon_gnn.planning import plan_models, standard_configs
     from falcon_gnn.reporting.terminal import plans_table
 

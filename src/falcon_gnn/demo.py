@@ -7,7 +7,8 @@ from typing import Any
 
 from falcon_gnn.datasets import load_graph
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import PAGE_FILE, RunConfig, run, write_collapse, write_json
+from falcon_gnn.outputs import PAGE_FILE, write_collapse, write_json
+from falcon_gnn.pipeline import RunConfig, run
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport

@@ -1,11 +1,7 @@
 """One run: collapse a graph, train on what is left, score it on the original, and record everything."""
 
-import json
-import os
-import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -13,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, MissingDependencyError
-from falcon_gnn.files import replacing
+from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
+from falcon_gnn.outputs import RunOutcome, plain_values, write_run
+from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.grouping import averaging_matrix
@@ -30,14 +27,7 @@ if TYPE_CHECKING:
 HopsFrom = Literal["reduced", "original"]
 OnStage = Callable[[str], None]
 
-RECORD_FILE = "record.json"
-REPORT_FILE = "report.json"
-PAGE_FILE = "report.html"
-MAPPING_FILE = "mapping.npz"
-GRAPH_FILE = "graph.npz"
-CURVE_FILE = "learning_curve.png"
 CHECKPOINT_FILE = "checkpoint.safetensors"
-_VERSIONED = ("falcon-gnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
 
 
 @dataclass(frozen=True)
@@ -98,21 +88,6 @@ class RunConfig:
         """Return the options as JSON-ready values."""
         kind = None if self.reduction is None else type(self.reduction).__name__
         return {**asdict(self), "reduction_kind": kind}
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """What one run left behind.
-
-    Attributes:
-        record: Options, seeds, versions, machine, sizes, scores, memory and times; JSON-ready.
-        result: The trained model and its history.
-        reduction: The reduced graph and its map, or None without a reduction.
-    """
-
-    record: dict[str, Any]
-    result: "TrainResult"
-    reduction: CollapseResult | None
 
 
 @dataclass(frozen=True)
@@ -205,7 +180,9 @@ def run(
     seconds = {"reduction": reduced_at - started, "training": perf_counter() - reduced_at}
     record = _make_record(graph, config, name, trained_on, result, seconds)
     if plan is not None:
-        record["plan"] = _plain({**asdict(plan.estimate), "total": plan.estimate.total, "budget": plan.memory_bytes})
+        record["plan"] = plain_values(
+            {**asdict(plan.estimate), "total": plan.estimate.total, "budget": plan.memory_bytes}
+        )
     outcome = RunOutcome(record, result, trained_on.reduction)
     if out is not None:
         tell("files")
@@ -304,126 +281,6 @@ def _unreduced(graph: Graph, scope: str | None) -> tuple[Graph, NDArray[np.int64
     return graph.subgraph(scope_ids), scope_ids
 
 
-def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
-    """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
-
-    Returns:
-        Whether ``report.html`` was written; it needs the extra ``report``.
-    """
-    from falcon_gnn.datasets.archive import write_npz
-
-    folder = Path(folder)
-    write_npz(result.graph, folder / GRAPH_FILE)
-    return _write_reduction(result, folder, title)
-
-
-def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
-    """Write the record, the best weights, the learning curve, and the map and report of the reduction.
-
-    Returns:
-        Whether the plots were written; they need the extra ``report``.
-    """
-    from falcon_gnn.training.weights import save_model
-
-    folder = Path(folder)
-    save_model(folder, outcome.result.spec, outcome.result.weights)
-    write_json(outcome.record, folder / RECORD_FILE)
-    metric = outcome.record["config"]["training"]["validation_metric"]
-    has_plots = _write_curve(outcome.result, metric, folder / CURVE_FILE)
-    if outcome.reduction is not None:
-        _write_reduction(outcome.reduction, folder, "Collapse report")
-    return has_plots
-
-
-def write_json(value: dict[str, Any], path: str | Path) -> None:
-    """Write a JSON file, whole or not at all; NaN becomes null."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def write_peak_curves(
-    graph: Graph, configs: Mapping[str, TrainConfig], memory: str, path: str | Path, *, scope: Scope | None = None
-) -> None:
-    """Draw the predicted peak of a training step over the node budget, one line per configuration.
-
-    Args:
-        graph: The original graph.
-        configs: Configurations by the name to show.
-        memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.parse_memory` reads it.
-        path: The ``.png`` or ``.svg`` file to write.
-        scope: As in :class:`RunConfig`.
-
-    Raises:
-        MissingDependencyError: If matplotlib is not installed.
-    """
-    from falcon_gnn.planning import device_memory, parse_memory, predict_curve
-    from falcon_gnn.reporting.plots import Line, LineAxes, lines_figure
-    from falcon_gnn.reporting.style import save_figure
-
-    lines = {}
-    for name, config in configs.items():
-        budgets, peaks = predict_curve(graph, config, scope=scope)
-        lines[name] = Line(budgets, [peak / 2**20 for peak in peaks])
-    device = next(iter(configs.values())).device
-    limit = parse_memory(memory, lambda: device_memory(device)) / 2**20
-    axes = LineAxes(
-        "Nodes kept", "Predicted peak (MiB)", "Peak of a training step", log_y=True,
-        references={f"budget: {memory}": limit},
-    )  # fmt: skip
-    save_figure(lines_figure(lines, axes), path)
-
-
-def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
-    """Label the nodes of a graph with the model of a run and write a Parquet (or ``.csv``) table.
-
-    Columns: ``node_id`` (the graph's own ids where it has them), ``prediction``, and for classes ``probability``, for
-    multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
-
-    Args:
-        folder: A folder that :func:`run` wrote.
-        graph: Any graph with the features that the model was trained on.
-        path: The table to write.
-
-    Returns:
-        The number of nodes labelled.
-
-    Raises:
-        GraphError: If the folder holds no model, or the graph's features do not fit it.
-    """
-    from falcon_gnn.training.inference import predict
-    from falcon_gnn.training.weights import load_model
-
-    model, spec = load_model(folder)
-    scores = predict(model, spec.config, graph)
-    ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
-    _write_table({"node_id": ids, **_prediction_columns(scores, spec.task)}, path)
-    return graph.num_nodes
-
-
-def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, memory and, where torch is loaded, the CUDA device; no names of hosts or users."""
-    import sys
-
-    machine: dict[str, Any] = {"cpu": _cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
-    if hasattr(os, "sysconf"):
-        machine["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        machine["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    return machine
-
-
-def describe_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that matter for a figure."""
-    versions = {"python": platform.python_version()}
-    for package in _VERSIONED:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
 def _make_record(
     graph: Graph,
     config: RunConfig,
@@ -465,87 +322,9 @@ def _make_record(
         "machine": describe_machine(),
         "versions": describe_versions(),
     }
-    plain: dict[str, Any] = _plain(record)
+    plain: dict[str, Any] = plain_values(record)
     return plain
 
 
 def _sizes(graph: Graph) -> dict[str, int]:
     return {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features}
-
-
-def _plain(value: Any) -> Any:
-    """Return nested data as JSON can hold it: NumPy numbers as Python's, NaN as None."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _write_reduction(result: CollapseResult, folder: Path, title: str) -> bool:
-    result.save_mapping(folder / MAPPING_FILE)
-    write_json(result.report.to_dict(), folder / REPORT_FILE)
-    from falcon_gnn.reporting.html import write_report
-
-    try:
-        write_report(result.report, folder / PAGE_FILE, title=title)
-    except MissingDependencyError:
-        return False
-    return True
-
-
-def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
-    from falcon_gnn.reporting.plots import learning_curve_figure
-    from falcon_gnn.reporting.style import save_figure
-
-    try:
-        figure = learning_curve_figure(
-            [record.epoch for record in result.epochs],
-            [record.loss for record in result.epochs],
-            [record.score for record in result.epochs],
-            result.best_epoch,
-            score_name=f"Validation {metric.replace('_', '-')}",
-        )
-        save_figure(figure, path)
-    except MissingDependencyError:
-        return False
-    return True
-
-
-def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any]:
-    if task == "regression":
-        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else list(scores)}
-    if task == "multilabel":
-        probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
-        return {
-            "prediction": list((scores > 0).astype(np.uint8)),
-            "probability": list(probability.astype(np.float32)),
-        }
-    shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
-    return {
-        "prediction": scores.argmax(axis=1),
-        "probability": (shifted.max(axis=1) / shifted.sum(axis=1)).astype(np.float32),
-    }
-
-
-def _write_table(columns: dict[str, Any], path: str | Path) -> None:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    with replacing(path) as temporary:
-        if Path(path).suffix == ".csv":
-            pyarrow.csv.write_csv(table, temporary)
-        else:
-            pyarrow.parquet.write_table(table, temporary)
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

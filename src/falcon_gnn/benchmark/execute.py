@@ -17,7 +17,8 @@ from falcon_gnn.datasets import dataset_names, load_graph, synthetic_graph
 from falcon_gnn.datasets.splits import SplitOptions, apply_split
 from falcon_gnn.errors import FalconError
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import describe_machine, describe_versions, reduce_training_graph, run
+from falcon_gnn.pipeline import reduce_training_graph, run
+from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.result import CollapseResult
 
 _GRAPHS_IN_MEMORY = 2

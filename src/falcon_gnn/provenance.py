@@ -1,0 +1,40 @@
+"""What a figure depends on besides the code: the machine and the versions of the libraries."""
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_VERSIONED = ("falcon-gnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, cores, memory and, where torch is loaded, the CUDA device; no names of hosts or users."""
+    machine: dict[str, Any] = {"cpu": _cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
+    if hasattr(os, "sysconf"):
+        machine["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        machine["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return machine
+
+
+def describe_versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that matter for a figure."""
+    versions = {"python": platform.python_version()}
+    for package in _VERSIONED:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
