@@ -69,3 +69,14 @@ def test_a_failed_write_leaves_the_old_folder(tmp_path, rich_graph, assert_same)
     with pytest.raises(GraphError, match="Python objects"):
         write_folder(broken, tmp_path / "graph")
     assert_same(read_folder(tmp_path / "graph"), rich_graph)
+
+
+def test_edges_are_written_in_blocks_of_whole_rows(tmp_path, monkeypatch, rich_graph, assert_same):
+    monkeypatch.setattr("falcon_gnn.datasets.folders.CHUNK_EDGES", 3)
+    write_folder(rich_graph, tmp_path / "graph")
+    assert_same(read_folder(tmp_path / "graph"), rich_graph)
+
+
+def test_a_graph_without_an_edge_comes_back(tmp_path):
+    write_folder(Graph.from_edges(np.zeros((2, 0), np.int64), 4), tmp_path / "graph")
+    assert read_folder(tmp_path / "graph").num_nodes == 4

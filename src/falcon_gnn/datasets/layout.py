@@ -104,19 +104,25 @@ def graph_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     Raises:
         GraphError: If a node attribute bears a name of the layout.
     """
+    source = np.repeat(np.arange(graph.num_nodes, dtype=graph.indices.dtype), graph.degrees)
+    is_first = source < graph.indices
+    arrays: dict[str, NDArray[Any]] = {"edges": np.stack([source[is_first], graph.indices[is_first]], axis=1)}
+    if graph.edge_weight is not None:
+        arrays["edge_weight"] = graph.edge_weight[is_first]
+    return arrays | nodes_to_arrays(graph)
+
+
+def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
+    """Return the named arrays of a graph but its edges.
+
+    Raises:
+        GraphError: If a node attribute bears a name of the layout.
+    """
     clash = sorted(RESERVED_NAMES & set(graph.node_attributes))
     if clash:
         msg = f"node_attributes must not be named {', '.join(clash)}: the file uses these names. Rename them."
         raise GraphError(msg)
-    source = np.repeat(np.arange(graph.num_nodes, dtype=graph.indices.dtype), graph.degrees)
-    is_first = source < graph.indices
-    arrays: dict[str, NDArray[Any]] = {
-        "num_nodes": np.array(graph.num_nodes, np.int64),
-        "edges": np.stack([source[is_first], graph.indices[is_first]], axis=1),
-    }
-    if graph.edge_weight is not None:
-        arrays["edge_weight"] = graph.edge_weight[is_first]
-    arrays |= _feature_arrays(graph.x)
+    arrays = {"num_nodes": np.array(graph.num_nodes, np.int64), **_feature_arrays(graph.x)}
     for name in ("y", *MASK_NAMES):
         if getattr(graph, name) is not None:
             arrays[name] = getattr(graph, name)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import GraphError
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
+from falcon_gnn.resources import require_memory
 
 Order = Literal["cluster", "global"]
 EdgeWeights = Literal["none", "count", "sum"]
@@ -75,7 +76,7 @@ def merge_edges(
         Row starts, neighbors and weights (None for ``"none"``) of the reduced graph.
 
     Raises:
-        GraphError: If ``edge_weights`` is unknown.
+        GraphError: If ``edge_weights`` is unknown, or the memory does not suffice.
     """
     from falcon_gnn._kernels import contraction as kernels
 
@@ -86,6 +87,8 @@ def merge_edges(
     new_ids = assignment.astype(indices.dtype)
     shape = (indptr, indices, group_starts, members, new_ids, _BLOCKS)
     starts = kernels.count_merged(*shape)
+    entry_bytes = indices.itemsize + (0 if edge_weights == "none" else 8)
+    require_memory(int(starts[-1]) * entry_bytes, f"hold the {int(starts[-1]) // 2:,} edges of the reduced graph")
     merged = np.empty(starts[-1], indices.dtype)
     kernels.fill_merged(*shape, starts, merged)
     if edge_weights == "none":

@@ -29,10 +29,13 @@ from falcon_gnn.reduction.scope import (
     protected_nodes,
     resolve_scope,
 )
-from falcon_gnn.resources import peak_resident_memory
+from falcon_gnn.resources import peak_resident_memory, require_memory
 
 IdArray = NDArray[np.int64]
 OnStage = Callable[[str], None]
+
+_NODE_BYTES = 64
+"""What every collapse holds per node beside the graph: centrality, rank, cluster, order, group, and one to sort by."""
 
 
 class StageClock:
@@ -92,6 +95,9 @@ def collapse(
     clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
+        # The contraction works on a copy of the neighbors.
+        copied_bytes = 0 if config.merge == "drop" else scope.indices.nbytes
+        require_memory(_NODE_BYTES * len(scope.ids) + copied_bytes, f"rank, cluster and merge {len(scope.ids):,} nodes")
         protected = protected_nodes(protect, graph.num_nodes)[scope.ids]
         budget = _checked_budget(config, protected)
         own_clusters = None if clusters is None else given_clusters(clusters, graph.num_nodes, scope.ids)
