@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from falcon_gnn.datasets import write_npz
@@ -22,6 +22,9 @@ from falcon_gnn.distributed.device_training import DeviceJob, ShardedTraining, f
 from falcon_gnn.distributed.shards import PartShards, Place, RowShards, shard_source, shard_targets
 from falcon_gnn.errors import ConvergenceError, GraphError
 from falcon_gnn.graph import Graph
+from falcon_gnn.quantization.layers import compressed_batch_norm
+from falcon_gnn.quantization.mlp import MLP
+from falcon_gnn.quantization.rows import SharedBatch
 from falcon_gnn.training.checkpoint import read_checkpoint
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 from falcon_gnn.training.progress import EpochRecord
@@ -59,6 +62,8 @@ CONFIGS = {
     "sign": make_config("sign", num_batches=2),
     "synced": make_config("sign", num_batches=2, batch_norm=True),
     "qsign": make_config("qsign", batch_norm=False),
+    "qsign synced": make_config("qsign", batch_norm=True),
+    "cluster 8 bits synced": make_config("cluster-gcn", num_parts=4, batch_norm=True, bits=8),
     "cluster": make_config("cluster-gcn", num_parts=4),
     "cluster synced": make_config("cluster-gcn", num_parts=4, batch_norm=True),
 }
@@ -112,10 +117,32 @@ def test_two_processes_have_the_losses_and_the_weights_of_one(outcomes: list[dic
         torch.testing.assert_close(two.weights[key], one.weights[key], rtol=1e-3, atol=1e-5)
 
 
-def test_qsign_starts_with_the_loss_of_one_process_and_learns(outcomes: list[dict[str, Any]]) -> None:
-    one, two = train(UNSCORED, CONFIGS["qsign"], progress=False), outcomes[0]["results"]["qsign"]
+@pytest.mark.parametrize("name", ["qsign", "qsign synced", "cluster 8 bits synced"])
+def test_compressed_models_start_with_the_loss_of_one_process_and_learn(
+    outcomes: list[dict[str, Any]], name: str
+) -> None:
+    one, two = train(UNSCORED, CONFIGS[name], progress=False), outcomes[0]["results"][name]
     assert two.epochs[0].loss == pytest.approx(one.epochs[0].loss, rel=1e-5)
     assert two.epochs[-1].loss < two.epochs[0].loss
+
+
+@pytest.mark.parametrize("norm_of", ["chain", "layer"])
+def test_a_second_device_with_the_same_rows_changes_no_compressed_gradient(norm_of: str) -> None:
+    # Twice the sums over twice the rows are the same moments and the same mean gradients.
+    class Doubled(nn.BatchNorm1d):
+        def share_batch(self, num_rows: int) -> SharedBatch:
+            return SharedBatch(lambda value: 2 * value, 2 * num_rows)
+
+    def gradients(kind: type[nn.BatchNorm1d]) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        rows = torch.randn(40, 6, requires_grad=True)
+        mlp = MLP(6, 6, 3, num_layers=3, dropout=0.0, bits=2)
+        mlp.norms = nn.ModuleList(kind(6) for _ in mlp.norms)
+        output = mlp(rows) if norm_of == "chain" else compressed_batch_norm(rows, kind(6), 2)
+        output.square().sum().backward()
+        return [value.grad for value in (rows, *mlp.parameters()) if value.grad is not None]
+
+    torch.testing.assert_close(gradients(Doubled), gradients(nn.BatchNorm1d))
 
 
 def test_only_the_first_process_scores(outcomes: list[dict[str, Any]]) -> None:
@@ -198,13 +225,12 @@ def test_models_that_cannot_be_shared_out_are_refused(model: str) -> None:
         ({"num_devices": 0}, 0, "num_devices must be at least 1, got 0"),
         ({"device": "mps"}, 2, "device must be auto, cpu or"),
         ({"model": ModelConfig("cluster-gcn", num_parts=3), "num_batches": 2}, 2, r"num_batches x num_devices \(4\)"),
-        ({"model": ModelConfig("qsign", batch_norm=True)}, 2, "synchronize_batch_norm .* got bits=2"),
     ],
 )
 def test_what_does_not_fit_several_devices_is_refused(changes: dict[str, Any], num_devices: int, message: str) -> None:
     changes.pop("num_devices", None)
     with pytest.raises(GraphError, match=message):
-        fit_config(replace(make_config("sign"), **changes), num_devices, synchronize_batch_norm=True)
+        fit_config(replace(make_config("sign"), **changes), num_devices)
 
 
 def test_resume_needs_a_checkpoint() -> None:
@@ -213,7 +239,7 @@ def test_resume_needs_a_checkpoint() -> None:
 
 
 def test_parts_are_one_per_batch_and_device_where_none_are_set() -> None:
-    config = fit_config(make_config("cluster-gcn", num_batches=3), 2, synchronize_batch_norm=False)
+    config = fit_config(make_config("cluster-gcn", num_batches=3), 2)
     assert config.model.num_parts == 6
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from falcon_gnn.quantization.layers import update_running_statistics
+from falcon_gnn.quantization.rows import SharedBatch
 
 
 class SyncedBatchNorm(nn.BatchNorm1d):
@@ -22,6 +23,15 @@ class SyncedBatchNorm(nn.BatchNorm1d):
         synced.running_mean, synced.running_var = norm.running_mean, norm.running_var
         synced.num_batches_tracked = norm.num_batches_tracked
         return synced.train(norm.training)
+
+    def share_batch(self, num_rows: int) -> SharedBatch:
+        """Return the global batch, for layers that normalise compressed rows by themselves.
+
+        Args:
+            num_rows: Rows of this device.
+        """
+        counted = sum_over_devices(self.weight.new_tensor(float(num_rows), dtype=torch.float64))
+        return SharedBatch(sum_over_devices, int(counted))
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalised rows, shape ``(n_r, channels)``.

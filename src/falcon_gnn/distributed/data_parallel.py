@@ -80,7 +80,7 @@ def train_on_devices(
     if resume and checkpoint is None:
         msg = "resume needs the checkpoint to go on from, got checkpoint=None. Pass its path."
         raise GraphError(msg)
-    fit_config(config, num_devices, synchronize_batch_norm=synchronize_batch_norm)
+    fit_config(config, num_devices)
     with tempfile.TemporaryDirectory(prefix="falcon-gnn-") as name:
         folder = Path(name)
         job = DeviceJob(

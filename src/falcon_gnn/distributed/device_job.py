@@ -87,7 +87,7 @@ def run_job(options: argparse.Namespace, place: Place) -> None:
         GraphError: If the graph and the options do not fit.
     """
     config = make_config(options)
-    fit_config(config.training, place.num_devices, synchronize_batch_norm=options.sync_batch_norm)
+    fit_config(config.training, place.num_devices)
     with open_group(resolve_device_type(config.training.device), place, "env://"):
         graph = _load_in_turn(options, place)
         train_with = _share_trainer(options, place)

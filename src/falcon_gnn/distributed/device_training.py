@@ -65,19 +65,18 @@ class DeviceJob:
     stop_file: Path | None = None
 
 
-def fit_config(config: TrainConfig, num_devices: int, *, synchronize_batch_norm: bool) -> TrainConfig:
+def fit_config(config: TrainConfig, num_devices: int) -> TrainConfig:
     """Return a configuration as several devices can train it: with a part per batch and device where none are set.
 
     Args:
         config: As for one process; ``device`` must be auto, cpu or cuda.
         num_devices: W, >= 1.
-        synchronize_batch_norm: As in :class:`DeviceJob`.
 
     Raises:
         GraphError: If the model, the device, the number of devices or of parts does not allow it.
     """
     model = config.model
-    _check_model(config, synchronize_batch_norm)
+    _check_model(config)
     if num_devices < 1:
         msg = f"num_devices must be at least 1, got {num_devices}."
         raise GraphError(msg)
@@ -145,7 +144,7 @@ def train_share(job: DeviceJob, place: Place) -> TrainResult | None:
     """
     kind = resolve_device_type(job.config.device)
     device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
-    config = fit_config(job.config, place.num_devices, synchronize_batch_norm=job.synchronize_batch_norm)
+    config = fit_config(job.config, place.num_devices)
     with own_randomness(config.seed, device, deterministic=config.deterministic):
         training = ShardedTraining(replace(job, config=config), place, device)
         with ExitStack() as stack:
@@ -242,18 +241,12 @@ def _open_reporters(job: DeviceJob, training: ShardedTraining) -> list[Reporter]
     return bars if job.log_dir is None else [*bars, TensorBoardLog(job.log_dir)]
 
 
-def _check_model(config: TrainConfig, synchronize_batch_norm: bool) -> None:
+def _check_model(config: TrainConfig) -> None:
     model = config.model
     if model.model not in _TRAINED:
         reason = "trains on the whole graph at once" if model.model == "gcn" else "keeps histories in one process"
         msg = (
             f"several devices train {', '.join(_TRAINED)}; model={model.model!r} {reason}. Use one of these, or "
             "one device."
-        )
-        raise GraphError(msg)
-    if synchronize_batch_norm and model.bits is not None and model.batch_norm:
-        msg = (
-            f"synchronize_batch_norm works on full-precision activations, got bits={model.bits}. Leave it out, so "
-            "that each device normalises its own share, or use bits=None."
         )
         raise GraphError(msg)

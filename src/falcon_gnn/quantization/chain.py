@@ -107,6 +107,8 @@ class _Chain:
                 if moments is not None:
                     moments.update(target[rows], self.scratch)
             if moments is not None:
+                if self.config.shared is not None:
+                    moments.share(self.config.shared)
                 statistics.append(torch.stack([moments.mean, moments.variance]))
                 self.blocks[depth].set_moments(moments)
             hidden = target
@@ -124,6 +126,8 @@ class _Chain:
         for depth in reversed(range(len(self.linears))):
             weight, bias = self.linears[depth]
             weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
+            if depth < len(self.blocks):
+                self.blocks[depth].average_gradients()
             for index, rows in enumerate(self.chunks):
                 upper = self._upper_gradient(depth, index, gradient[rows], hidden)
                 bias_gradient.add_(upper.sum(0))

@@ -15,6 +15,7 @@ from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, qu
 from falcon_gnn.quantization.rows import (
     ColumnMoments,
     Scratch,
+    SharedBatch,
     add_outer_,
     flatten_codes,
     multiply,
@@ -88,10 +89,23 @@ def compressed_batch_norm(x: Tensor, norm: nn.BatchNorm1d, bits: int = 2, *, inp
         output = norm(x)
         return output
     check_rows(x)
-    arguments = x, norm.weight, norm.bias, norm.eps, bits, inplace
+    shared = share_batch(norm, x.shape[0])
+    arguments = x, norm.weight, norm.bias, norm.eps, bits, inplace, shared
     output, mean, variance = _CompressedBatchNorm.apply(*arguments)  # type: ignore[no-untyped-call]
-    update_running_statistics(norm, mean, variance, x.shape[0])
+    update_running_statistics(norm, mean, variance, x.shape[0] if shared is None else shared.num_rows)
     return output
+
+
+def share_batch(norm: nn.BatchNorm1d, num_rows: int) -> SharedBatch | None:
+    """Return the batch that a norm's rows are a part of; None where the norm sees one device only.
+
+    Args:
+        norm: A layer; one that normalises over several devices has a method ``share_batch`` that counts their rows.
+        num_rows: Rows of this device.
+    """
+    share = getattr(norm, "share_batch", None)
+    shared: SharedBatch | None = None if share is None else share(num_rows)
+    return shared
 
 
 def check_dropout(probability: float, name: str) -> None:
@@ -184,12 +198,21 @@ class _CompressedLinear(torch.autograd.Function):
 class _CompressedBatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, bits: int, inplace: bool
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        bits: int,
+        inplace: bool,
+        shared: SharedBatch | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.chunks, ctx.bits = list(row_chunks(*x.shape)), bits
+        ctx.chunks, ctx.bits, ctx.shared = list(row_chunks(*x.shape)), bits, shared
         moments, scratch = ColumnMoments(x.shape[1], weight), Scratch(weight)
         for rows in ctx.chunks:
             moments.update(x[rows].to(weight.dtype), scratch)
+        if shared is not None:
+            moments.share(shared)
         inverse_std = (moments.variance + eps).rsqrt_()
         output, codes = (x if inplace else torch.empty_like(x)), []
         for rows in ctx.chunks:
@@ -215,8 +238,11 @@ class _CompressedBatchNorm(torch.autograd.Function):
             value = dequantize(chunk, scratch.take("value", chunk.shape))
             weight_gradient.add_(value.mul_(gradient[rows]).sum(0))
         below, num_rows = torch.empty_like(gradient), max(len(gradient), 1)
-        slope, offset = weight_gradient / -num_rows, bias_gradient / num_rows
+        sums = bias_gradient, weight_gradient
+        if ctx.shared is not None:
+            num_rows, sums = ctx.shared.num_rows, ctx.shared.add_up(torch.stack(sums))
+        offset, slope = sums[0] / num_rows, sums[1] / -num_rows
         for rows, chunk in zip(ctx.chunks, codes, strict=True):
             value = dequantize(chunk, scratch.take("value", chunk.shape))
             below[rows] = value.mul_(slope).add_(gradient[rows]).sub_(offset).mul_(weight * inverse_std)
-        return below, weight_gradient, bias_gradient, None, None, None
+        return below, weight_gradient, bias_gradient, None, None, None, None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier, relu_dropout_
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, draw_seeds, quantize
-from falcon_gnn.quantization.rows import ColumnMoments, Scratch, flatten_codes, restore_codes
+from falcon_gnn.quantization.rows import ColumnMoments, Scratch, SharedBatch, flatten_codes, restore_codes
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class ChainConfig:
         eps: Added to the variance.
         has_head: Whether a linear layer follows the last block.
         keeps_input: Whether the input is kept by reference; otherwise it is kept at ``bits`` bits.
+        shared: The batch that the rows are a part of, where the blocks normalise over several devices.
     """
 
     bits: int
@@ -39,6 +40,7 @@ class ChainConfig:
     eps: float = 1e-5
     has_head: bool = True
     keeps_input: bool = True
+    shared: SharedBatch | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class BlockLevel:
         self.norm = norm
         self.scratch = scratch
         self.mean = self.inverse_std = self.gradient_sum = self.product_sum = torch.empty(0)
+        self.gradient_mean = self.product_mean = torch.empty(0)
         self.num_rows = 0
         self.masks: list[Tensor] = []
         self.codes: list[QuantizedTensor] = []
@@ -167,13 +170,22 @@ class BlockLevel:
             self.gradient_sum.add_(gradient.sum(0))
             self.product_sum.add_(rebuilt.normalized.mul_(gradient).sum(0))
 
+    def average_gradients(self) -> None:
+        """Take the means over the whole batch, once the sums cover all rows of this device."""
+        if self.norm is None:
+            return
+        shared, sums = self.config.shared, (self.gradient_sum, self.product_sum)
+        num_rows = self.num_rows if shared is None else shared.num_rows
+        gradient_sum, product_sum = sums if shared is None else shared.add_up(torch.stack(sums))
+        self.gradient_mean, self.product_mean = gradient_sum / num_rows, product_sum / num_rows
+
     def hidden_gradient(self, index: int, gradient: Tensor) -> Tensor:
-        """Return the gradient of the linear layer's output for a chunk, once the sums cover all rows."""
+        """Return the gradient of the linear layer's output for a chunk, once the means are taken."""
         chunk = self.scratch.take("upper", gradient.shape)
         if self.norm is None:
             return chunk.copy_(gradient)
-        dequantize(self.codes[index], chunk).mul_(self.product_sum / -self.num_rows)
-        chunk.add_(gradient).sub_(self.gradient_sum / self.num_rows)
+        dequantize(self.codes[index], chunk).mul_(-self.product_mean)
+        chunk.add_(gradient).sub_(self.gradient_mean)
         return chunk.mul_(self.norm[0] * self.inverse_std)
 
     def saved(self) -> list[Tensor]:

@@ -9,7 +9,13 @@ from torch.nn import functional
 
 from falcon_gnn.quantization.chain import run_chain
 from falcon_gnn.quantization.codec import check_bits
-from falcon_gnn.quantization.layers import check_dropout, check_rows, relu_dropout, update_running_statistics
+from falcon_gnn.quantization.layers import (
+    check_dropout,
+    check_rows,
+    relu_dropout,
+    share_batch,
+    update_running_statistics,
+)
 from falcon_gnn.quantization.levels import ChainConfig
 
 
@@ -150,7 +156,8 @@ def _run_training_chain(
     x: Tensor, config: ChainConfig, linears: Sequence[nn.Linear], norms: Sequence[nn.BatchNorm1d]
 ) -> Tensor:
     """Return a chain's output and update the running statistics of its norms."""
-    config = replace(config, batch_norm=len(norms) > 0, eps=norms[0].eps if norms else 0.0)
+    shared = share_batch(norms[0], x.shape[0]) if norms else None
+    config = replace(config, batch_norm=len(norms) > 0, eps=norms[0].eps if norms else 0.0, shared=shared)
     parameters: list[Tensor] = []
     for linear, norm in zip_longest(linears, norms):
         parameters += [linear.weight, linear.bias]
@@ -158,7 +165,7 @@ def _run_training_chain(
             parameters += [norm.weight, norm.bias]
     output, statistics = run_chain(x, config, parameters)
     for norm, (mean, variance) in zip(norms, statistics, strict=True):
-        update_running_statistics(norm, mean, variance, x.shape[0])
+        update_running_statistics(norm, mean, variance, x.shape[0] if shared is None else shared.num_rows)
     return output
 
 
