@@ -160,6 +160,17 @@ def test_groups_are_connected_and_only_whole_components_are_dropped(case):
     assert all(component <= dropped or not component & dropped for component in oracles.components(neighbors))
 
 
+@given(collapse_cases(), st.sampled_from(["hub", "drop"]))
+@settings(deadline=None)
+def test_the_components_that_are_left_are_counted(case, merge):
+    result = collapse(case.graph, merge=merge, **case.arguments)
+    adjacency = sp.csr_array(
+        (np.ones(len(result.graph.indices)), result.graph.indices, result.graph.indptr),
+        shape=(result.graph.num_nodes, result.graph.num_nodes),
+    )
+    assert result.report.after.num_components == sp.csgraph.connected_components(adjacency)[0]
+
+
 @given(collapse_cases(distinct_scores=True), st.data())
 @settings(deadline=None)
 def test_renumbering_the_nodes_gives_the_same_groups(case, data):

@@ -14,6 +14,7 @@ from falcon_gnn.labels import encode_labels
 from falcon_gnn.reduction import collapse
 from falcon_gnn.reduction.report import (
     count_kept_by_rank,
+    label_components,
     label_distribution_error,
     label_distribution_error_relative,
     summarise_features,
@@ -74,7 +75,7 @@ def test_the_errors_of_a_collapse_are_those_of_its_labels():
 @settings(deadline=None)
 def test_sizes_degrees_and_components_are_counted(edges):
     graph = Graph.from_edges(edges.array, edges.num_nodes)
-    summary = summarise_graph(graph.indptr, graph.indices)
+    summary = summarise_graph(graph.indptr, graph.indices, label_components(graph.indptr, graph.indices)[1])
     degrees = [len(around) for around in edges.neighbors.values()]
     assert (summary.num_nodes, summary.num_edges) == (edges.num_nodes, len(edges.pairs))
     assert summary.num_components == len(oracles.components(edges.neighbors))
@@ -86,7 +87,7 @@ def test_sizes_degrees_and_components_are_counted(edges):
 
 def test_degrees_are_counted_in_powers_of_two():
     star = Graph.from_edges([[0] * 5, [1, 2, 3, 4, 5]], 7)
-    assert summarise_graph(star.indptr, star.indices).degree_histogram == [1, 5, 0, 1]
+    assert summarise_graph(star.indptr, star.indices, 2).degree_histogram == [1, 5, 0, 1]
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])

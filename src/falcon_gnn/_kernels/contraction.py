@@ -67,7 +67,7 @@ def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
+def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
     """Merge the nodes of ``order``, one after the other, into their strongest current neighbor.
 
     A node's own row is read once, when its turn comes. What a group still needs of the rows it has absorbed is its
@@ -77,17 +77,22 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
     heap by the time of their neighbor's removal, which knows its strongest entry: until that time they need no
     reading. So the work is O(E log E) however long the chains of merges are, and mostly plain list walks.
 
+    What is looked up together for a neighbor lies together: one cache line, not four.
+
     Returns:
         Representative of each node, shape ``(N,)``: itself for survivors, DROPPED where no neighbor was left.
     """
     num_nodes = indptr.size - 1
     never = order.size
-    time = np.full(num_nodes, never, np.int64)
+    nodes = np.empty((num_nodes, 4), indices.dtype)
+    parent, seen_by, time, rank = nodes[:, 0], nodes[:, 1], nodes[:, 2], nodes[:, 3]
+    parent[:] = np.arange(num_nodes)
+    seen_by[:] = -1
+    time[:] = never
+    rank[:] = ranks
     for i in range(order.size):
         time[order[i]] = i
-    parent = np.arange(num_nodes).astype(indices.dtype)
     best = np.full(num_nodes, -1, indices.dtype)
-    seen_by = np.full(num_nodes, -1, indices.dtype)
     # What is left of the rows: a group's list is the rows of the nodes in it, chained by ``following``.
     entries = indices.copy()
     start = indptr[:-1].copy()
@@ -190,7 +195,7 @@ def contract(indptr, indices, order, rank):  # type: ignore[no-untyped-def]
         last[found] = last[v]
     for v in range(num_nodes):
         parent[v] = _find(parent, v)
-    return parent
+    return parent.copy()
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -119,17 +119,23 @@ class CollapseReport:
         return json.dumps(self.to_dict(), indent=2, default=float)
 
 
-def summarise_graph(indptr: NDArray[np.int64], indices: IntArray) -> GraphSummary:
-    """Return sizes and degrees of a symmetric adjacency."""
-    from falcon_gnn._kernels.components import label_components
+def label_components(indptr: NDArray[np.int64], indices: IntArray) -> tuple[IntArray, int]:
+    """Return the connected component of each node of a symmetric adjacency, shape ``(N,)``, and their number."""
+    from falcon_gnn._kernels import components
 
+    labels, num_components = components.label_components(indptr, indices)
+    return labels, int(num_components)
+
+
+def summarise_graph(indptr: NDArray[np.int64], indices: IntArray, num_components: int) -> GraphSummary:
+    """Return sizes and degrees of a symmetric adjacency of so many connected components."""
     degrees = np.diff(indptr)
     bins = np.zeros(len(degrees), np.int64)
     bins[degrees > 0] = np.floor(np.log2(degrees[degrees > 0])).astype(np.int64) + 1
     return GraphSummary(
         num_nodes=len(degrees),
         num_edges=len(indices) // 2,
-        num_components=int(label_components(indptr, indices)[1]),
+        num_components=num_components,
         num_isolated=int((degrees == 0).sum()),
         mean_degree=float(degrees.mean()),
         median_degree=float(np.median(degrees)),
