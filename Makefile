@@ -7,7 +7,7 @@ demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=2 NUMBA_NUM_THREADS=2 $(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -217,7 +217,7 @@ def plan_models(
 
 
 def predict_curve(
-    graph: Graph, config: TrainConfig, *, scope: str | None = None, num_points: int = 9
+    graph: Graph, config: TrainConfig, *, scope: str | None = None, num_points: int = 5
 ) -> tuple[list[int], list[int]]:
     """Return node budgets from a tenth of the training nodes to all, and the predicted peak at each, in bytes."""
     whole = shape_of_graph(trained_part(graph, scope), config, graph)
