@@ -56,6 +56,16 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
     np.testing.assert_allclose(trained.readout @ trained.source.x, trained.graph.x, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("model", "expected"), [("qsign", ("original", "stratified", "hub")), ("gcn", ("reduced", "lowest", "mean"))]
+)
+def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, str, str]) -> None:
+    config = RunConfig.recommended(TrainConfig(ModelConfig(model)), 0.5, num_clusters=7)
+    assert isinstance(config.reduction, CollapseConfig)
+    assert (config.hops_from, config.reduction.selection, config.reduction.merge) == expected
+    assert (config.reduction.centrality, config.reduction.num_clusters) == ("pagerank", 7)
+
+
 def test_training_nodes_can_be_protected(graph: Graph) -> None:
     config = RunConfig(TRAINING, replace(QUARTER, node_budget=100, scope="full"), protect_training=True)
     trained = reduce_training_graph(graph, config)

@@ -67,17 +67,20 @@ class RunConfig:
 
     @classmethod
     def recommended(cls, training: TrainConfig, node_budget: int | float, **options: Any) -> "RunConfig":
-        """Return a run with the reduction that we recommend for a model; measured in ``docs/results.md``.
+        """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
 
-        That of :meth:`CollapseConfig.recommended`; SIGN models read the hops of the original graph.
+        By PageRank. SIGN models: survivors from the whole range of ranks, with their hops on the original graph. Others:
+        :meth:`CollapseConfig.recommended`.
 
         Args:
             training: The model and how to train it.
             node_budget: As in :class:`CollapseConfig`.
             options: Fields of :class:`CollapseConfig`; they override the recommendation.
         """
-        hops_from: HopsFrom = "original" if training.model.uses_hop_features else "reduced"
-        return cls(training, CollapseConfig.recommended(node_budget, **options), hops_from=hops_from)
+        if not training.model.uses_hop_features:
+            return cls(training, CollapseConfig.recommended(node_budget, **options))
+        options = {"selection": "stratified", "merge": "hub", **options}
+        return cls(training, CollapseConfig.recommended(node_budget, **options), hops_from="original")
 
     def with_seed(self, seed: int) -> "RunConfig":
         """Return the same run with another seed for the reduction and the training."""

@@ -58,15 +58,15 @@ class CollapseConfig:
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
-        """Return the options that we recommend in place of the paper's; measured in ``docs/results.md``.
+        """Return the options that we recommend in place of the paper's where a model reads the reduced graph.
 
-        PageRank, and of each cluster survivors from the whole range of ranks.
+        PageRank, and survivors that carry the mean of their group; measured in ``docs/budgets.md``.
 
         Args:
             node_budget: As in the class.
             options: Fields of the class; they override the recommendation.
         """
-        return cls(**{"node_budget": node_budget, "centrality": "pagerank", "selection": "stratified", **options})
+        return cls(**{"node_budget": node_budget, "centrality": "pagerank", "merge": "mean", **options})
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""
