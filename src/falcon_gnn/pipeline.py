@@ -69,7 +69,7 @@ class RunConfig:
     def recommended(cls, training: TrainConfig, node_budget: int | float, **options: Any) -> "RunConfig":
         """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
 
-        By PageRank. SIGN models: survivors from the whole range of ranks, with their hops on the original graph. Others:
+        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Others:
         :meth:`CollapseConfig.recommended`.
 
         Args:
