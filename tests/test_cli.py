@@ -96,7 +96,28 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
         (["collapse", "{source}", "--out", "x"], "one of --node-budget"),
         (["collapse", "{source}", "--node-budget", "5", "--memory", "1GiB", "--out", "x"], "got both"),
         (["collapse", "{source}", "--node-budget", "many", "--out", "x"], "got 'many'"),
-        (["train", "{source}", "--preset", "recommended", "--out", "x"], "--preset recommended says how to collapse"),
+        (["train", "{source}", "--preset", "recommended", "--out", "x"], "--preset says how to collapse"),
+        (["train", "{source}", "--selection", "random", "--out", "x"], "--selection says how to collapse"),
+        (
+            [
+                "collapse",
+                "{source}",
+                "--node-budget",
+                "9",
+                "--preset",
+                "recommended",
+                "--engine",
+                "spark",
+                "--out",
+                "x",
+            ],
+            "--preset recommended averages groups",
+        ),
+        (
+            ["collapse", "{source}", "--memory", "1GiB", "--node-budget", "9", "--engine", "spark", "--out", "x"],
+            "--memory is not known to --engine spark",
+        ),
+        (["collapse", "no/such.npz", "--node-budget", "9", "--engine", "spark", "--out", "x"], "does not exist"),
         (["collapse", "{source}", "--node-budget", "0", "--out", "x"], "node_budget must be"),
         (
             ["collapse", "{source}", "--node-budget", "5", "--centrality", "pagrank", "--out", "x"],
@@ -113,6 +134,27 @@ def test_a_mistake_is_one_line_and_exit_code_2(
         main()
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_interruption_says_what_is_left(
+    source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("training was interrupted after epoch 3")
+
+    monkeypatch.setattr("falcon_gnn.pipeline.run", interrupt)
+    monkeypatch.setattr(sys, "argv", ["falcon-gnn", "train", source, "--out", "x"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130
+    assert "interrupted after epoch 3" in capsys.readouterr().err
+
+
+def test_the_recommended_collapse_is_that_of_the_model(source: str, tmp_path: Path) -> None:
+    for model, merge in (("gcn", "mean"), ("sign", "hub")):
+        words = ["--preset", "recommended", "--model", model, "--node-budget", "0.5", "--out", str(tmp_path / model)]
+        call("collapse", source, *words)
+        assert json.loads((tmp_path / model / "report.json").read_text())["config"]["merge"] == merge
 
 
 def test_the_help_loads_neither_torch_nor_scikit_learn_nor_numba() -> None:

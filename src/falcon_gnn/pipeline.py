@@ -66,21 +66,25 @@ class RunConfig:
             raise GraphError(msg)
 
     @classmethod
-    def recommended(cls, training: TrainConfig, node_budget: int | float, **options: Any) -> "RunConfig":
+    def recommended(
+        cls, training: TrainConfig, node_budget: int | float, *, hops_from: HopsFrom | None = None, **options: Any
+    ) -> "RunConfig":
         """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
 
-        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Others:
-        :meth:`CollapseConfig.recommended`.
+        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Models
+        that read the reduced graph: :meth:`CollapseConfig.recommended`.
 
         Args:
             training: The model and how to train it.
             node_budget: As in :class:`CollapseConfig`.
+            hops_from: As in the class; by default the original graph for SIGN models.
             options: Fields of :class:`CollapseConfig`; they override the recommendation.
         """
-        if not training.model.uses_hop_features:
-            return cls(training, CollapseConfig.recommended(node_budget, **options))
-        options = {"selection": "stratified", "merge": "hub", **options}
-        return cls(training, CollapseConfig.recommended(node_budget, **options), hops_from="original")
+        if hops_from is None:
+            hops_from = "original" if training.model.uses_hop_features else "reduced"
+        if hops_from == "original":
+            options = {"selection": "stratified", "merge": "hub", **options}
+        return cls(training, CollapseConfig.recommended(node_budget, **options), hops_from=hops_from)
 
     def with_seed(self, seed: int) -> "RunConfig":
         """Return the same run with another seed for the reduction and the training."""
@@ -91,6 +95,13 @@ class RunConfig:
         """Return the options as JSON-ready values."""
         kind = None if self.reduction is None else type(self.reduction).__name__
         return {**asdict(self), "reduction_kind": kind}
+
+
+def recommended_collapse(training: TrainConfig, node_budget: int | float, **options: Any) -> CollapseConfig:
+    """Return the collapse of :meth:`RunConfig.recommended`; arguments as there."""
+    reduction = RunConfig.recommended(training, node_budget, **options).reduction
+    assert isinstance(reduction, CollapseConfig)
+    return reduction
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The command ``falcon-gnn``: options in, one call, tables out. It decides nothing."""
 
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.cli import options as opt
@@ -18,8 +18,21 @@ from falcon_gnn.training.configs import ModelConfig, TrainConfig
 if TYPE_CHECKING:
     from falcon_gnn.distributed.table_source import TableSource
 
+
+class _Commands(TyperGroup):
+    """The commands; on Ctrl-C they say what is left, where Typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            typer.secho(f"falcon-gnn: {stop or 'interrupted; no half-written file is left'}", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="falcon-gnn",
+    cls=_Commands,
     help="Collapse a graph that is too big to train on, train on what is left, and map every node back.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -86,20 +99,36 @@ def collapse(
     nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
     from falcon_gnn.outputs import write_collapse
-    from falcon_gnn.pipeline import fit_collapse
+    from falcon_gnn.pipeline import fit_collapse, recommended_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
     from falcon_gnn.reporting.terminal import collapse_table
 
-    make = CollapseConfig.recommended if preset == "recommended" else CollapseConfig
-    config = make(node_budget=opt.parse_budget(node_budget, memory), **opt.given_options(context, opt.COLLAPSE_OPTIONS))
+    training = TrainConfig(
+        ModelConfig(
+            model, hidden_channels=hidden, num_layers=layers, batch_norm=batch_norm, num_hops=hops, bits=bits,
+            concat_self=concat_self, num_parts=parts,
+        ),
+        num_batches=batches, seed=seed, device=device,
+    )  # fmt: skip
+    if engine == "spark" and memory is not None:
+        msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
+        raise GraphError(msg)
+    budget, given = opt.parse_budget(node_budget, memory), opt.given_options(context, opt.COLLAPSE_OPTIONS)
+    config = CollapseConfig(budget, **given)
+    if preset == "recommended":
+        config = recommended_collapse(training, budget, **given)
+        if engine == "spark" and "merge" not in given and config.merge == "mean":
+            msg = (
+                f"--preset recommended averages groups for --model {model}, which --engine spark does not. Add --merge "
+                "hub, or --model sign for what is recommended where hops come from the original graph."
+            )
+            raise GraphError(msg)
     load = partial(opt.load_source, source, root, split, split_index, threshold, num_nodes, nodes, seed)
     if engine == "spark":
         from falcon_gnn.distributed.table_source import TableSource
 
         told = {"root": root, "split": split, "split_index": split_index, "threshold": threshold}
-        _collapse_on_spark(
-            TableSource(source, nodes, load, {**told, "num_nodes": num_nodes}), config, out, master, memory
-        )
+        _collapse_on_spark(TableSource(source, nodes, load, {**told, "num_nodes": num_nodes}), config, out, master)
         return
     if master is not None:
         msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
@@ -110,16 +139,10 @@ def collapse(
         if memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
         else:
-            training = TrainConfig(
-                ModelConfig(
-                    model, hidden_channels=hidden, num_layers=layers, batch_norm=batch_norm, num_hops=hops, bits=bits,
-                    concat_self=concat_self, num_parts=parts,
-                ),
-                num_batches=batches, seed=seed, device=device,
-            )  # fmt: skip
             fit = fit_collapse(graph, config, training, memory, on_stage=on_stage)
             typer.echo(fit.plan.describe())
             if fit.result is None:
+                typer.echo("Nothing was written.")
                 return
             result = fit.result
         on_stage("writing files")
@@ -188,17 +211,16 @@ def train(
         patience=patience, eval_every=eval_every, seed=seed, precision=precision, deterministic=deterministic,
         validation_metric=metric, device=device, measure_memory=True,
     )  # fmt: skip
-    config = RunConfig(training, scope=scope, hops_from=hops_from)
-    if node_budget is not None or memory is not None:
-        budget, given = opt.parse_budget(node_budget, memory), opt.given_options(context, opt.COLLAPSE_OPTIONS)
-        if preset == "recommended":
-            config = RunConfig.recommended(training, budget, **given)
-        else:
-            config = RunConfig(training, CollapseConfig(budget, **given))
-        config = replace(config, **opt.given_options(context, ("scope", "hops_from")))
+    given = opt.given_options(context, opt.COLLAPSE_OPTIONS)
+    if node_budget is None and memory is None:
+        opt.refuse_without_budget(context)
+        config = RunConfig(training, scope=scope)
     elif preset == "recommended":
-        msg = "--preset recommended says how to collapse: it needs --node-budget or --memory, got neither."
-        raise BudgetError(msg)
+        told = opt.given_options(context, ("hops_from",))
+        config = RunConfig.recommended(training, opt.parse_budget(node_budget, memory), **told, **given)
+    else:
+        reduction = CollapseConfig(opt.parse_budget(node_budget, memory), **given)
+        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from)
     train_with = None
     if devices > 1:
         from falcon_gnn.distributed.data_parallel import train_on_devices
@@ -312,24 +334,17 @@ def main() -> NoReturn:
     except FalconError as error:
         typer.secho(f"falcon-gnn: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
-    except KeyboardInterrupt as stop:
-        typer.secho(f"falcon-gnn: {stop or 'interrupted; no half-written file is left'}", err=True)
-        sys.exit(130)
     sys.exit(0)
 
 
-def _collapse_on_spark(
-    source: "TableSource", config: CollapseConfig, out: Path, master: str | None, memory: str | None
-) -> None:
+def _collapse_on_spark(source: "TableSource", config: CollapseConfig, out: Path, master: str | None) -> None:
     from falcon_gnn.distributed.spark import check_options
     from falcon_gnn.distributed.spark import collapse as run_on_spark
     from falcon_gnn.distributed.spark_frames import open_session
     from falcon_gnn.reporting.terminal import spark_table
 
-    if memory is not None:
-        msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
-        raise GraphError(msg)
     check_options(config)
+    source.check()
     with show_stages() as on_stage:
         on_stage("starting Spark")
         spark = open_session(master)

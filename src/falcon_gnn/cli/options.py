@@ -30,7 +30,11 @@ NodeBudget = Annotated[
     str | None, typer.Option(help="Nodes to keep: a whole number, or a share with a decimal point (0.34).")
 ]
 PresetOption = Annotated[
-    Preset, typer.Option(help="Where the options below come from unless given: the paper, or what we recommend.")
+    Preset,
+    typer.Option(
+        help="How to collapse where no option says so: as the paper, or as we recommend: by PageRank, for SIGN models "
+        "stratified survivors with the original's hops, for other models group means."
+    ),
 ]
 Centrality = Annotated[str, typer.Option(help="degree, betweenness, closeness, pagerank, eigenvector or random.")]
 NumClusters = Annotated[int, typer.Option(help="Feature-label clusters; 1 is the pure centrality collapse.")]
@@ -90,6 +94,15 @@ def given_options(context: typer.Context, names: Iterable[str]) -> dict[str, Any
     """Return the options that the user gave."""
     sources = {name: context.get_parameter_source(name) for name in names}
     return {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
+
+
+def refuse_without_budget(context: typer.Context) -> None:
+    """Refuse options that say how to collapse where nothing says how far."""
+    names = [name for name in ("preset", *COLLAPSE_OPTIONS, "hops_from") if name not in ("scope", "seed")]
+    for name in given_options(context, names):
+        option = f"--{name.replace('_', '-')}"
+        msg = f"{option} says how to collapse: it needs --node-budget or --memory, got neither."
+        raise BudgetError(msg)
 
 
 def parse_budget(text: str | None, memory: str | None) -> int | float:

@@ -32,6 +32,7 @@ def open_session(master: str | None = None) -> "SparkSession":
 
     Raises:
         MissingDependencyError: If PySpark or Java is missing.
+        GraphError: If Spark does not start.
     """
     builder = require("pyspark.sql", "spark").SparkSession.builder.appName("falcon-gnn")
     if which("java") is None and "JAVA_HOME" not in os.environ:
@@ -50,7 +51,15 @@ def open_session(master: str | None = None) -> "SparkSession":
             }
             for name, value in options.items():
                 builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        told = str(error).strip().splitlines()
+        msg = (
+            f"Spark did not start with master {master!r}: {told[0] if told else type(error).__name__}. Use local[2] or "
+            "spark://host:7077, and Java 17 or newer."
+        )
+        raise GraphError(msg) from error
 
 
 def read_frame(table: "DataFrame | str | Path", spark: "SparkSession", name: str) -> "DataFrame":

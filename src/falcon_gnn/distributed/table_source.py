@@ -1,5 +1,6 @@
 """Where the command's collapse on Spark takes its tables from: Parquet that Spark reads, or a graph sent to it."""
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,18 @@ class TableSource:
                 msg = f"{name} has no meaning for Parquet tables that Spark reads, got {value!r}. Leave it out."
                 raise GraphError(msg)
         return paths
+
+    def check(self) -> None:
+        """Look for a local source before Spark is started for nothing.
+
+        Raises:
+            GraphError: If a named file or folder is not there.
+        """
+        looks_local = "://" not in self.source and (Path(self.source).suffix or os.sep in self.source)
+        for path in (Path(self.source) if looks_local else None, self.nodes):
+            if path is not None and not path.exists():
+                msg = f"{path} does not exist. Name a file or folder that is there, or a data set."
+                raise GraphError(msg)
 
     def find_paths(self) -> tuple[str, str] | None:
         """Return the addresses of the node and the edge table where both are Parquet, else None."""
