@@ -153,11 +153,11 @@ def eigenvector_centrality(
 
     num_nodes = len(indptr) - 1
     x = np.full(num_nodes, 1 / num_nodes)
-    new = np.empty(num_nodes)
+    new, squares = np.empty(num_nodes), np.empty(num_nodes)
     for _ in range(max_iterations):
         shifted_product(indptr, indices, x, new)
         # numpy.linalg.norm goes through a threaded dot product, whose sum order depends on the number of threads.
-        new /= np.sqrt(np.square(new).sum())
+        new /= np.sqrt(np.square(new, out=squares).sum())
         change = _measure_change(new, x)
         x, new = new, x
         if change < num_nodes * tolerance:
