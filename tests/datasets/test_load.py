@@ -110,3 +110,9 @@ def test_inputs_keep_their_bytes(archive):
     graph = load_graph(archive, split="random")
     assert not graph.x.data.flags.writeable or np.array_equal(load_graph(archive).x.data, graph.x.data)
     assert archive.read_bytes() == before
+
+
+def test_the_folder_of_a_collapse_is_its_graph(archive, tmp_path):
+    (tmp_path / "reduced").mkdir()
+    (tmp_path / "reduced" / "graph.npz").write_bytes(archive.read_bytes())
+    assert load_graph(tmp_path / "reduced").num_nodes == load_graph(archive).num_nodes

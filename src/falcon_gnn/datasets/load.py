@@ -18,7 +18,7 @@ from falcon_gnn.graph import Graph
 
 DEFAULT_ROOT = "data"
 
-Format = Literal["npz", "pt", "tables", "npy folder", "tables folder"]
+Format = Literal["npz", "pt", "tables", "npy folder", "tables folder", "collapse folder"]
 
 _SUFFIXES: dict[str, Format] = {
     ".npz": "npz",
@@ -32,6 +32,10 @@ _FORMATS = (
     ".npz, .pt, .parquet, .csv or .csv.gz, a folder of .npy files with edge_index.npy, or a folder with "
     "edges.parquet or edges.csv"
 )
+
+
+_COLLAPSED = "graph.npz"
+"""What ``falcon-gnn collapse`` calls the reduced graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +120,12 @@ def _folder_format(path: Path) -> Format:
         return "tables folder"
     if path.suffix == ".parquet":
         return "tables"
-    msg = f"{path} holds no graph: it has neither edge_index.npy nor edges.parquet, edges.csv or edges.csv.gz."
+    if (path / _COLLAPSED).is_file():
+        return "collapse folder"
+    msg = (
+        f"{path} holds no graph: it has neither edge_index.npy nor edges.parquet, edges.csv or edges.csv.gz, nor the "
+        f"{_COLLAPSED} of a collapse."
+    )
     raise GraphError(msg)
 
 
@@ -124,6 +133,8 @@ def _load_path(path: Path, told: _FileOptions) -> Graph:
     kind = detect_format(path)
     if kind == "npz":
         return _load_archive(path, told)
+    if kind == "collapse folder":
+        return _load_archive(path / _COLLAPSED, told)
     _refuse(told, ("threshold",), f"{path}, which has edges")
     if kind == "tables":
         return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index)
