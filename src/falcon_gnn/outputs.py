@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.datasets.load import GRAPH_FILE
 from falcon_gnn.errors import MissingDependencyError
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
@@ -23,7 +24,6 @@ RECORD_FILE = "record.json"
 REPORT_FILE = "report.json"
 PAGE_FILE = "report.html"
 MAPPING_FILE = "mapping.npz"
-GRAPH_FILE = "graph.npz"
 CURVE_FILE = "learning_curve.png"
 
 

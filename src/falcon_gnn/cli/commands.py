@@ -114,8 +114,9 @@ def collapse(
         msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
         raise GraphError(msg)
     budget, given = opt.parse_budget(node_budget, memory), opt.given_options(context, opt.COLLAPSE_OPTIONS)
-    config = CollapseConfig(budget, **given)
-    if preset == "recommended":
+    if preset == "paper":
+        config = CollapseConfig(budget, **given)
+    else:
         config = recommended_collapse(training, budget, **given)
         if engine == "spark" and "merge" not in given and config.merge == "mean":
             msg = (

@@ -34,7 +34,7 @@ _FORMATS = (
 )
 
 
-_COLLAPSED = "graph.npz"
+GRAPH_FILE = "graph.npz"
 """What ``falcon-gnn collapse`` calls the reduced graph."""
 
 
@@ -120,11 +120,11 @@ def _folder_format(path: Path) -> Format:
         return "tables folder"
     if path.suffix == ".parquet":
         return "tables"
-    if (path / _COLLAPSED).is_file():
+    if (path / GRAPH_FILE).is_file():
         return "collapse folder"
     msg = (
         f"{path} holds no graph: it has neither edge_index.npy nor edges.parquet, edges.csv or edges.csv.gz, nor the "
-        f"{_COLLAPSED} of a collapse."
+        f"{GRAPH_FILE} of a collapse."
     )
     raise GraphError(msg)
 
@@ -134,7 +134,7 @@ def _load_path(path: Path, told: _FileOptions) -> Graph:
     if kind == "npz":
         return _load_archive(path, told)
     if kind == "collapse folder":
-        return _load_archive(path / _COLLAPSED, told)
+        return _load_archive(path / GRAPH_FILE, told)
     _refuse(told, ("threshold",), f"{path}, which has edges")
     if kind == "tables":
         return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding
-from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members
+from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
 
 _BLOCK_VALUES = 1 << 19
 
@@ -42,7 +42,7 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     A survivor trains if any member does; one that then has no visible label to train on is unlabelled.
     """
     arrays = survivor_arrays(graph, groups)
-    sums = _summing_matrix(groups)
+    sums = summing_matrix(groups.assignment, len(groups.kept))
     if graph.x is not None:
         arrays["x"] = _group_means(graph.x[groups.scope_ids], sums)
     if graph.y is not None and encoding is not None:
@@ -72,16 +72,6 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
         )
         raise GraphError(msg)
     return without_empty_masks(arrays)
-
-
-def _summing_matrix(groups: Groups) -> Any:
-    """Return the sparse 0/1 matrix S with ``S @ values`` the sums per group; members stand in ascending id."""
-    from scipy.sparse import csr_array
-
-    starts, members = group_members(groups.assignment, len(groups.kept))
-    # In double: a float32 sum of a million members is off by a percent.
-    ones = np.ones(len(members), np.float64)
-    return csr_array((ones, members, starts), shape=(len(groups.kept), len(groups.assignment)))
 
 
 def _group_means(x: Any, sums: Any) -> Any:

@@ -212,10 +212,11 @@ def make_report(
     kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept)
     num_clusters = int(cluster.max()) + 1
     component, num_before = reports.label_components(scope.indptr, scope.indices)
-    # Merging never parts a component nor joins two: those with a survivor are left.
-    num_after = int(np.count_nonzero(np.bincount(component[groups.kept])))
     if options.get("merge") == "drop":
         num_after = reports.label_components(reduced.indptr, reduced.indices)[1]
+    else:
+        # Merging never parts a component nor joins two: those with a survivor are left.
+        num_after = int(np.count_nonzero(np.bincount(component[groups.kept])))
     labels = features = None
     if encoding is not None and reduced.y is not None:
         visible = None if scope.visible is None else reduced.train_mask

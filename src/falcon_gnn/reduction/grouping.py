@@ -32,17 +32,25 @@ def group_members(group: IdArray, num_groups: int) -> tuple[IdArray, IdArray]:
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
 
 
-def averaging_matrix(group: IdArray, num_groups: int) -> "csr_array":
-    """Return the sparse matrix whose product with values of nodes is their mean per group, shape ``(num_groups, N)``.
+def summing_matrix(group: IdArray, num_groups: int) -> "csr_array":
+    """Return the sparse 0/1 matrix whose product with values of nodes is their sum per group, members ascending.
 
-    Arguments as in :func:`group_members`; an empty group has a row without entries.
+    Arguments as in :func:`group_members`; the shape is ``(num_groups, N)``.
     """
     from scipy.sparse import csr_array
 
     starts, members = group_members(group, num_groups)
-    sizes = np.diff(starts)
-    weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-    return csr_array((weights, members, starts), shape=(num_groups, len(group)))
+    # In double: a float32 sum of a million members is off by a percent.
+    ones = np.ones(len(members), np.float64)
+    return csr_array((ones, members, starts), shape=(num_groups, len(group)))
+
+
+def averaging_matrix(group: IdArray, num_groups: int) -> "csr_array":
+    """Return the float32 matrix whose product with values of nodes is their mean per group; arguments as above."""
+    matrix = summing_matrix(group, num_groups)
+    sizes = np.diff(matrix.indptr)
+    matrix.data /= np.repeat(sizes, sizes)
+    return matrix.astype(np.float32)
 
 
 def sort_by_group(nodes: BoolArray, group: IdArray, rank: IdArray) -> IdArray:
