@@ -83,6 +83,17 @@ def test_the_recommended_preset_leaves_the_options_given_alone(source: str, tmp_
     assert config["reduction"]["centrality"] == "degree"
 
 
+def test_the_recommended_preset_reads_the_labels_of_removed_nodes_unless_told_otherwise(
+    source: str, tmp_path: Path
+) -> None:
+    words = ["--preset", "recommended", "--node-budget", "0.34"]
+    output = call("train", source, *words, "--out", str(tmp_path), *QUICK)
+    assert "removed nodes are read as" in output
+    assert "nodes labelled" in call("predict", str(tmp_path), source, "--out", str(tmp_path / "p.csv"))
+    output = call("train", source, *words, "--no-label-features", "--out", str(tmp_path), *QUICK)
+    assert "removed nodes are read as" not in output
+
+
 def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None:
     call("train", source, "--node-budget", "0.34", "--hops-from", "original", "--out", str(tmp_path), *QUICK)
     config = json.loads((tmp_path / "record.json").read_text())["config"]

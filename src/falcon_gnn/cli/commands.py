@@ -170,6 +170,7 @@ def train(
     merge: opt.MergeOption = "hub",
     edge_weights: opt.EdgeWeightsOption = "none",
     hops_from: opt.HopsFromOption = "reduced",
+    label_features: opt.LabelFeaturesOption = False,
     hidden: opt.Hidden = 256,
     layers: opt.Layers = 3,
     dropout: opt.Dropout = 0.5,
@@ -217,11 +218,11 @@ def train(
         opt.refuse_without_budget(context)
         config = RunConfig(training, scope=scope)
     elif preset == "recommended":
-        told = opt.given_options(context, ("hops_from",))
+        told = opt.given_options(context, opt.HOP_OPTIONS)
         config = RunConfig.recommended(training, opt.parse_budget(node_budget, memory), **told, **given)
     else:
         reduction = CollapseConfig(opt.parse_budget(node_budget, memory), **given)
-        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from)
+        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from, label_features=label_features)
     train_with = None
     if devices > 1:
         from falcon_gnn.distributed.data_parallel import train_on_devices
@@ -246,6 +247,8 @@ def train(
     elif memory is not None:
         num_batches = outcome.record["config"]["training"]["num_batches"]
         typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
+    if (labels := outcome.record["label_features"]) is not None:
+        typer.echo(f"The labels of {labels['num_read']:,} removed nodes are read as {labels['num_labels']} features.")
     print_table(runs_table({model: outcome.record}))
     say_written(out, has_plots=(out / "learning_curve.png").exists())
 

@@ -25,12 +25,15 @@ class ModelSpec:
         num_features: F, columns of X.
         num_outputs: L.
         task: What the outputs stand for.
+        label_value: Where the last L of these columns are labels of training nodes, what one counts where all are read
+            (:mod:`falcon_gnn.training.label_features`); None where all columns are features of X.
     """
 
     config: ModelConfig
     num_features: int
     num_outputs: int
     task: Task
+    label_value: float | None = None
 
     def build(self) -> nn.Module:
         """Return the model with new weights."""
