@@ -83,15 +83,18 @@ def test_the_recommended_preset_leaves_the_options_given_alone(source: str, tmp_
     assert config["reduction"]["centrality"] == "degree"
 
 
-def test_the_recommended_preset_reads_the_labels_of_removed_nodes_unless_told_otherwise(
-    source: str, tmp_path: Path
-) -> None:
+def test_the_recommended_preset_corrects_predictions_unless_told_otherwise(source: str, tmp_path: Path) -> None:
     words = ["--preset", "recommended", "--node-budget", "0.34"]
     output = call("train", source, *words, "--out", str(tmp_path), *QUICK)
-    assert "removed nodes are read as" in output
+    assert "orrect" in output.splitlines()[-2]
     assert "nodes labelled" in call("predict", str(tmp_path), source, "--out", str(tmp_path / "p.csv"))
-    output = call("train", source, *words, "--no-label-features", "--out", str(tmp_path), *QUICK)
-    assert "removed nodes are read as" not in output
+    output = call("train", source, *words, "--no-correct-and-smooth", "--out", str(tmp_path), *QUICK)
+    assert "orrect" not in output
+
+
+def test_a_run_on_the_whole_graph_can_be_corrected_too(source: str, tmp_path: Path) -> None:
+    call("train", source, "--correct-and-smooth", "--out", str(tmp_path), *QUICK)
+    assert json.loads((tmp_path / "record.json").read_text())["correction"] is not None
 
 
 def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None:

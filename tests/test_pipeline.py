@@ -19,7 +19,6 @@ from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
 TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=16, num_layers=2), num_epochs=3, device="cpu")
 QUARTER = CollapseConfig(0.25, centrality="degree", num_clusters=3)
-WITH_LABELS = RunConfig(TRAINING, QUARTER, hops_from="original", label_features=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,65 +57,46 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"),
-    [("qsign", ("original", True, "stratified", "hub")), ("gcn", ("reduced", False, "lowest", "mean"))],
+    ("model", "expected"), [("qsign", ("original", "stratified", "hub")), ("gcn", ("reduced", "lowest", "mean"))]
 )
-def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, bool, str, str]) -> None:
+def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, str, str]) -> None:
     config = RunConfig.recommended(TrainConfig(ModelConfig(model)), 0.5, num_clusters=7)
     assert isinstance(config.reduction, CollapseConfig)
-    assert (config.hops_from, config.label_features, config.reduction.selection, config.reduction.merge) == expected
+    assert (config.hops_from, config.reduction.selection, config.reduction.merge) == expected
     assert (config.reduction.centrality, config.reduction.num_clusters) == ("pagerank", 7)
+    assert config.correct_and_smooth
 
 
-@pytest.mark.parametrize("options", [{"merge": "mean"}, {"hops_from": "reduced"}, {"label_features": False}])
-def test_the_recommendation_reads_labels_only_where_that_is_allowed(options: dict[str, Any]) -> None:
-    assert not RunConfig.recommended(TRAINING, 0.5, **options).label_features
-
-
-@pytest.mark.parametrize("scope", ["train", "full"])
-def test_the_labels_of_removed_training_nodes_are_features(graph: Graph, scope: Any) -> None:
-    trained = reduce_training_graph(graph, replace(WITH_LABELS, reduction=replace(QUARTER, scope=scope)))
-    assert trained.labels is not None
-    assert trained.reduction is not None
-    assert trained.graph.num_features == trained.source.num_features == trained.original.num_features == 6
-    assert not trained.graph.x[:, 3:].any()
-    read = np.flatnonzero(trained.source.x[:, 3:].any(axis=1))
-    removed = np.setdiff1d(np.arange(80), trained.reduction.kept)
-    np.testing.assert_array_equal(read, removed)
-    np.testing.assert_array_equal(trained.source.x[read, 3:].argmax(axis=1), graph.y[removed])
-    np.testing.assert_array_equal(np.flatnonzero(trained.original.x[:, 3:].any(axis=1)), np.arange(80))
-
-
-def test_a_model_that_reads_labels_predicts_as_it_was_scored(graph: Graph, tmp_path: Path) -> None:
+def test_corrected_predictions_are_scored_and_written(tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    outcome = run(graph, WITH_LABELS, out=tmp_path, progress=False)
-    assert outcome.record["label_features"] == {"num_labels": 3, "num_read": 60}
-    predict_to_file(tmp_path, graph, tmp_path / "p.parquet")
+    ids = np.arange(120)
+    # A path for each class; the features say nothing.
+    paths = Graph.from_edges(
+        np.stack([ids[:-3], ids[3:]]), 120, x=np.zeros((120, 1), np.float32), y=ids % 3, warn_one_way="never",
+        train_mask=ids % 4 > 1, val_mask=ids % 4 == 0, test_mask=ids % 4 == 1,
+    )  # fmt: skip
+    config = RunConfig.recommended(TRAINING, 0.5, num_clusters=3)
+    outcome = run(paths, config, out=tmp_path, progress=False)
+    correction, scores = outcome.record["correction"], outcome.record["scores"]
+    assert scores["test"]["accuracy"] > correction["model_alone"]["test"]["accuracy"] + 0.5
+    assert correction["labels_alone"]["accuracy"] > 0.9
+    assert outcome.record["seconds"]["correction"] > 0
+    predict_to_file(tmp_path, paths, tmp_path / "p.parquet")
     predicted = pyarrow.parquet.read_table(tmp_path / "p.parquet")["prediction"].to_numpy()
-    share = (predicted == graph.y)[graph.test_mask].mean()
-    assert share == pytest.approx(outcome.record["scores"]["test"]["accuracy"])
+    assert (predicted == paths.y)[paths.test_mask].mean() == pytest.approx(scores["test"]["accuracy"])
 
 
-def test_label_features_count_in_a_memory_budget(graph: Graph) -> None:
-    training = replace(TRAINING, measure_memory=True)
-    config = replace(WITH_LABELS, training=training, reduction=replace(QUARTER, node_budget=1.0))
-    memory = fit_collapse(graph, QUARTER, training, "1GiB").plan.estimate.total - 2_000
-    outcome = run(graph, config, memory=memory, progress=False)
-    assert outcome.result.spec.num_features == 6
-    assert outcome.record["plan"]["total"] <= memory
-    assert outcome.record["plan"]["inputs"] == outcome.record["memory"]["inputs"]
+def test_without_correction_the_record_says_so(graph: Graph) -> None:
+    record = run(graph, RunConfig(TRAINING, QUARTER), progress=False).record
+    assert record["correction"] is None
 
 
-@pytest.mark.parametrize("reduction", [replace(QUARTER, merge="mean"), CoarsenConfig(30)])
-def test_labels_cannot_be_features_of_means(reduction: Any) -> None:
-    with pytest.raises(GraphError, match="label_features=True needs survivors"):
-        RunConfig(TRAINING, reduction, hops_from="original", label_features=True)
-
-
-def test_labels_cannot_be_features_on_the_reduced_graph() -> None:
-    with pytest.raises(GraphError, match="label_features=True needs hops_from='original'"):
-        RunConfig(TRAINING, QUARTER, label_features=True)
+def test_a_regression_target_is_not_corrected(graph: Graph) -> None:
+    target = graph.replace(y=np.linspace(0, 1, 120) ** 2)
+    record = run(target, RunConfig(TRAINING, QUARTER, correct_and_smooth=True), progress=False).record
+    assert record["correction"] is None
+    assert record["scores"]["test"]["mean_squared_error"] is not None
 
 
 def test_training_nodes_can_be_protected(graph: Graph) -> None:

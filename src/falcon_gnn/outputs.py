@@ -119,8 +119,8 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
 
     Args:
         folder: A folder that :func:`run` wrote.
-        graph: Any graph with the features that the model was trained on; where it reads labels as well, those of the
-            training nodes (``train_mask``).
+        graph: Any graph with the features that the model was trained on; where the run corrected its predictions, with
+            the labels of training nodes as well.
         path: The table to write.
 
     Returns:
@@ -129,11 +129,11 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     Raises:
         GraphError: If the folder holds no model, or the graph's features do not fit it.
     """
-    from falcon_gnn.training.label_features import predict_with_labels
+    from falcon_gnn.training.correction import predict_corrected
     from falcon_gnn.training.weights import load_model
 
     model, spec = load_model(folder)
-    scores = predict_with_labels(model, spec, graph)
+    scores = predict_corrected(model, spec, graph)
     ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
     _write_table({"node_id": ids, **_prediction_columns(scores, spec.task)}, path)
     return graph.num_nodes

@@ -21,8 +21,8 @@ from falcon_gnn.training.configs import TrainConfig
 
 if TYPE_CHECKING:
     from falcon_gnn.planning import MemoryPlan
+    from falcon_gnn.training.correction import CorrectedScores
     from falcon_gnn.training.hops import Readout
-    from falcon_gnn.training.label_features import LabelFeatures
     from falcon_gnn.training.state import TrainResult
 
 HopsFrom = Literal["reduced", "original"]
@@ -44,37 +44,29 @@ class RunConfig:
             paper) or on the ``"original"`` training graph, which costs no memory in training and does not shift the
             neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has the mean over its
             group.
-        label_features: With hops from the original graph, whether the labels of the removed training nodes are read as
-            features (:mod:`falcon_gnn.training.label_features`), where what is predicted has training nodes around it.
         protect_training: With scope full: never remove a training node.
+        correct_and_smooth: Whether the labels of all training nodes, removed ones too, mend the predictions on the
+            original graph, where that raises the validation score (:mod:`falcon_gnn.training.correction`).
     """
 
     training: TrainConfig = field(default_factory=TrainConfig)
     reduction: CollapseConfig | CoarsenConfig | None = None
     scope: Scope | None = None
     hops_from: HopsFrom = "reduced"
-    label_features: bool = False
     protect_training: bool = False
+    correct_and_smooth: bool = False
 
     def __post_init__(self) -> None:
         """Check the combination.
 
         Raises:
-            GraphError: If the hops are wanted from the original graph for a model without hop features, or labels as
-                features without these hops or with means over groups, whose own labels they would give away.
+            GraphError: If the hops are wanted from the original graph for a model without hop features.
         """
         if self.hops_from not in get_args(HopsFrom):
             msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
             raise GraphError(msg)
         if self.hops_from == "original" and not self.training.model.uses_hop_features:
             msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
-            raise GraphError(msg)
-        if self.label_features and self.hops_from != "original":
-            msg = f"label_features=True needs hops_from='original', got {self.hops_from!r}."
-            raise GraphError(msg)
-        averages = isinstance(self.reduction, CoarsenConfig) or (self.reduction and self.reduction.merge == "mean")
-        if self.label_features and averages:
-            msg = f"label_features=True needs survivors with hops of their own, got group means by {self.reduction}."
             raise GraphError(msg)
 
     @classmethod
@@ -84,19 +76,19 @@ class RunConfig:
         node_budget: int | float,
         *,
         hops_from: HopsFrom | None = None,
-        label_features: bool | None = None,
+        correct_and_smooth: bool = True,
         **options: Any,
     ) -> "RunConfig":
         """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
 
-        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph and the
-        labels of the removed nodes around them. Models that read the reduced graph: :meth:`CollapseConfig.recommended`.
+        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Models
+        that read the reduced graph: :meth:`CollapseConfig.recommended`. Both: predictions corrected by the labels.
 
         Args:
             training: The model and how to train it.
             node_budget: As in :class:`CollapseConfig`.
             hops_from: As in the class; by default the original graph for SIGN models.
-            label_features: As in the class; by default wherever it is allowed.
+            correct_and_smooth: As in the class.
             options: Fields of :class:`CollapseConfig`; they override the recommendation.
         """
         if hops_from is None:
@@ -104,9 +96,7 @@ class RunConfig:
         if hops_from == "original":
             options = {"selection": "stratified", "merge": "hub", **options}
         reduction = CollapseConfig.recommended(node_budget, **options)
-        if label_features is None:
-            label_features = hops_from == "original" and reduction.merge != "mean"
-        return cls(training, reduction, hops_from=hops_from, label_features=label_features)
+        return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
 
     def with_seed(self, seed: int) -> "RunConfig":
         """Return the same run with another seed for the reduction and the training."""
@@ -148,17 +138,13 @@ class _TrainingGraph:
         source: The unreduced graph, N nodes.
         readout: A node of ``source`` per node, shape ``(n,)``, or where the reduction averages, the weights of its
             group, SciPy CSR of shape ``(n, N)``.
-        original: What is scored on, with the features of the other two.
         reduction: How it was reduced, if it was.
-        labels: Which labels are features in all three, or None.
     """
 
     graph: Graph
     source: Graph
     readout: "Readout"
-    original: Graph
-    reduction: CollapseResult | None = None
-    labels: "LabelFeatures | None" = None
+    reduction: CollapseResult | None
 
 
 def run(
@@ -210,17 +196,24 @@ def run(
     result = (train_with or train)(
         trained_on.graph,
         config.training,
-        eval_graph=trained_on.original,
+        eval_graph=graph,
         hop_source=(trained_on.source, trained_on.readout) if config.hops_from == "original" else None,
         checkpoint=None if out is None else Path(out) / CHECKPOINT_FILE,
         resume=resume,
         progress=progress,
         log_dir=log_dir,
     )
-    if trained_on.labels is not None:
-        result = replace(result, spec=replace(result.spec, label_value=trained_on.labels.value_of_known))
-    seconds = {"reduction": reduced_at - started, "training": perf_counter() - reduced_at}
+    trained_at = perf_counter()
+    seconds = {"reduction": reduced_at - started, "training": trained_at - reduced_at}
+    corrected = None
+    if config.correct_and_smooth:
+        tell("correction")
+        corrected = _correct(graph, result, config.training)
+        seconds["correction"] = perf_counter() - trained_at
     record = _make_record(graph, config, name, trained_on, result, seconds)
+    if corrected is not None:
+        result = replace(result, spec=corrected.spec)
+        _add_corrected_scores(record, corrected)
     if plan is not None:
         record["plan"] = plain_values(
             {**asdict(plan.estimate), "total": plan.estimate.total, "budget": plan.memory_bytes}
@@ -232,12 +225,33 @@ def run(
     return outcome
 
 
+def _correct(graph: Graph, result: "TrainResult", training: TrainConfig) -> "CorrectedScores | None":
+    from falcon_gnn.training.correction import choose_correction
+    from falcon_gnn.training.steps import resolve_device
+
+    model = result.model().to(resolve_device(training.device))
+    return choose_correction(model, result.spec, graph, training.validation_metric)
+
+
+def _add_corrected_scores(record: dict[str, Any], corrected: "CorrectedScores") -> None:
+    """Make the scores of a record those of the corrected predictions, and keep the others beside them."""
+    scores = {name: getattr(corrected, name) for name in ("validation", "test")}
+    record["correction"] = {
+        "correct": corrected.spec.correct,
+        "smooth": corrected.spec.smooth,
+        "model_alone": record["scores"],
+        "labels_alone": plain_values(corrected.labels_alone and asdict(corrected.labels_alone)),
+    }
+    record["scores"] = {name: plain_values(part and asdict(part)) for name, part in scores.items()}
+
+
 def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | None = None) -> _TrainingGraph:
     """Return the graph that a run trains on."""
     reduction = config.reduction
+    scope = config.scope if reduction is None else reduction.scope
+    source, scope_ids = _unreduced(graph, scope)
     if reduction is None:
-        source, scope_ids = _unreduced(graph, config.scope)
-        return _TrainingGraph(source, source, np.arange(len(scope_ids)), graph)
+        return _TrainingGraph(source, source, np.arange(len(scope_ids)), None)
     protect = graph.train_mask if config.protect_training else None
     if isinstance(reduction, CoarsenConfig):
         if protect is not None:
@@ -248,7 +262,7 @@ def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | N
         result: CollapseResult = coarsen(graph, **asdict(reduction), on_stage=on_stage)
     else:
         result = collapse(graph, reduction, protect=protect, on_stage=on_stage)
-    return _training_graph(graph, config, result)
+    return _reduced_graph(source, scope_ids, result)
 
 
 def fit_collapse(
@@ -258,7 +272,6 @@ def fit_collapse(
     memory: str | int,
     *,
     protect: NDArray[np.bool_] | None = None,
-    num_label_columns: int = 0,
     on_stage: OnStage | None = None,
 ) -> MemoryFit:
     """Return the largest collapse on which a training step fits a memory budget.
@@ -272,7 +285,6 @@ def fit_collapse(
         training: The model and how it is trained.
         memory: As in :func:`run`.
         protect: As in :func:`falcon_gnn.collapse`.
-        num_label_columns: Columns that the labels of removed nodes add to X.
         on_stage: As in :func:`run`.
 
     Raises:
@@ -285,12 +297,10 @@ def fit_collapse(
     plan = fit_budget(graph, training, memory, scope=reduction.scope)
     if not plan.needs_collapse:
         return MemoryFit(plan, None)
-    if num_label_columns:
-        plan = fit_budget(graph, training, memory, scope=reduction.scope, num_label_columns=num_label_columns)
     budget: int | None = plan.node_budget
     while budget is not None:
         result = collapse(graph, replace(reduction, node_budget=budget), protect=protect, on_stage=on_stage)
-        plan, budget = shrink_to_fit(plan, result.graph, num_label_columns)
+        plan, budget = shrink_to_fit(plan, result.graph)
     return MemoryFit(plan, result)
 
 
@@ -301,49 +311,21 @@ def _fit_training_graph(
     if not isinstance(config.reduction, CollapseConfig):
         msg = "memory= sets the node budget of a FALCON collapse; give one: reduction=CollapseConfig(node_budget=1.0)."
         raise GraphError(msg)
-    num_columns = 0
-    if config.label_features:
-        from falcon_gnn.training.label_features import count_label_columns
-
-        num_columns = count_label_columns(graph, config.training)
-    fit = fit_collapse(
-        graph,
-        config.reduction,
-        config.training,
-        memory,
-        protect=graph.train_mask if config.protect_training else None,
-        num_label_columns=num_columns,
-        on_stage=on_stage,
-    )
+    protect = graph.train_mask if config.protect_training else None
+    fit = fit_collapse(graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage)
     config = replace(config, training=fit.plan.training)
     if fit.result is None:
         whole = replace(config, reduction=None, scope=config.reduction.scope if config.reduction else None)
         return whole, reduce_training_graph(graph, whole, on_stage), fit.plan
-    config = replace(config, reduction=fit.result.config)
-    return config, _training_graph(graph, config, fit.result), fit.plan
+    source, scope_ids = _unreduced(graph, fit.result.config.scope)
+    return replace(config, reduction=fit.result.config), _reduced_graph(source, scope_ids, fit.result), fit.plan
 
 
-def _training_graph(graph: Graph, config: RunConfig, result: CollapseResult) -> _TrainingGraph:
-    """Return what a run trains on after a reduction."""
-    source, scope_ids = _unreduced(graph, result.config.scope)
+def _reduced_graph(source: Graph, scope_ids: NDArray[np.int64], result: CollapseResult) -> _TrainingGraph:
     readout: Readout = np.searchsorted(scope_ids, result.kept)
     if result.config.merge == "mean":
         readout = averaging_matrix(result.assignment[scope_ids], len(result.kept))
-    trained_on = _TrainingGraph(result.graph, source, readout, graph, result)
-    if not config.label_features:
-        return trained_on
-    from falcon_gnn.training.label_features import add_label_features, find_label_features
-
-    labels = find_label_features(graph, result.kept, config.training)
-    if labels is None:
-        return trained_on
-    return replace(
-        trained_on,
-        graph=add_label_features(result.graph, labels, result.kept[:0], 0.0),
-        source=add_label_features(source, labels, np.searchsorted(scope_ids, labels.read), labels.value),
-        original=add_label_features(graph, labels, labels.known, labels.value_of_known),
-        labels=labels,
-    )
+    return _TrainingGraph(result.graph, source, readout, result)
 
 
 def _unreduced(graph: Graph, scope: str | None) -> tuple[Graph, NDArray[np.int64]]:
@@ -366,23 +348,23 @@ def _make_record(
     summary = None
     if reduction is not None:
         report = reduction.report
+        labels = report.labels
         summary = {
             "num_dropped": report.num_dropped,
             "seconds": report.seconds,
-            "label_distribution_error": report.labels and report.labels.label_distribution_error,
-            "label_distribution_error_relative": report.labels and report.labels.label_distribution_error_relative,
+            "label_distribution_error": labels and labels.label_distribution_error,
+            "label_distribution_error_relative": labels and labels.label_distribution_error_relative,
         }
-    labels = trained_on.labels
     record = {
         "graph": {"name": name, **_sizes(graph)},
         "trained_on": _sizes(trained_on.graph),
         "config": config.to_dict(),
         "reduction": summary,
-        "label_features": labels and {"num_labels": labels.num_labels, "num_read": len(labels.read)},
         "scores": {
             "validation": None if result.validation is None else asdict(result.validation),
             "test": None if result.test is None else asdict(result.test),
         },
+        "correction": None,
         "training": {
             "num_epochs": len(result.epochs),
             "best_epoch": result.best_epoch,

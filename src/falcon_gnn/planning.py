@@ -149,13 +149,7 @@ def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
 
 
 def fit_budget(
-    graph: Graph,
-    config: TrainConfig,
-    memory: str | int,
-    *,
-    scope: str | None = None,
-    choose_batches: bool = True,
-    num_label_columns: int = 0,
+    graph: Graph, config: TrainConfig, memory: str | int, *, scope: str | None = None, choose_batches: bool = True
 ) -> MemoryPlan:
     """Return the largest node budget whose training step fits a memory budget, by prediction.
 
@@ -168,13 +162,12 @@ def fit_budget(
         memory: The budget, as :func:`parse_memory` reads it.
         scope: As in :class:`~falcon_gnn.reduction.config.CollapseConfig`.
         choose_batches: Whether the number of batches of a SIGN model may be raised.
-        num_label_columns: Columns that labels add to X.
 
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
     budget = parse_memory(memory, partial(device_memory, config.device))
-    whole = shape_of_graph(trained_part(graph, scope), config, graph).with_columns(num_label_columns)
+    whole = shape_of_graph(trained_part(graph, scope), config, graph)
     return fit_shape(whole, config, budget, choose_batches=choose_batches)
 
 
@@ -248,15 +241,14 @@ def standard_configs(config: TrainConfig, num_batches: int = 1) -> dict[str, Tra
     return chosen
 
 
-def shrink_to_fit(plan: MemoryPlan, reduced: Graph, num_label_columns: int = 0) -> tuple[MemoryPlan, int | None]:
+def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | None]:
     """Return the plan as the collapsed graph turned out, and a smaller node budget where it does not fit, else None.
 
     Args:
         plan: The plan that the graph was collapsed for.
         reduced: The collapsed graph, whose edges and sparse features were estimated.
-        num_label_columns: As in :func:`fit_budget`.
     """
-    actual = shape_of_graph(reduced, plan.training).with_columns(num_label_columns)
+    actual = shape_of_graph(reduced, plan.training)
     estimate = estimate_memory(actual, plan.training)
     found = replace(plan, node_budget=reduced.num_nodes, num_edges=reduced.num_edges, estimate=estimate)
     if estimate.total <= plan.memory_bytes:

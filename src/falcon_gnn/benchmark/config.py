@@ -34,7 +34,7 @@ SECTIONS: dict[str, frozenset[str]] = {
     "model": _names(ModelConfig, "model"),
     "collapse": _names(CollapseConfig, "seed", "scope"),
     "coarsen": _names(CoarsenConfig, "seed", "scope", "node_budget", "task", "num_classes"),
-    "run": frozenset(("scope", "hops_from", "label_features", "protect_training")),
+    "run": frozenset(("scope", "hops_from", "protect_training", "correct_and_smooth")),
 }
 """The options a file can set, by section. Budget, task and number of classes of a coarsening are the collapse's."""
 

@@ -133,8 +133,8 @@ def run_id_of(kind: Kind, dataset: DatasetConfig, config: RunConfig) -> str:
     facts["run"] = {"scope": config.scope, "protect_training": config.protect_training}
     if kind in ("train", "resources"):
         facts["run"]["hops_from"] = config.hops_from
-        if config.label_features:
-            facts["run"]["label_features"] = True
+        if config.correct_and_smooth:
+            facts["run"]["correct_and_smooth"] = True
         facts["training"] = _changed(config.training)
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -170,7 +170,7 @@ def train(
     merge: opt.MergeOption = "hub",
     edge_weights: opt.EdgeWeightsOption = "none",
     hops_from: opt.HopsFromOption = "reduced",
-    label_features: opt.LabelFeaturesOption = False,
+    correct_and_smooth: opt.CorrectAndSmooth = False,
     hidden: opt.Hidden = 256,
     layers: opt.Layers = 3,
     dropout: opt.Dropout = 0.5,
@@ -202,7 +202,7 @@ def train(
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
     from falcon_gnn.pipeline import RunConfig, run
-    from falcon_gnn.reporting.terminal import collapse_table, runs_table
+    from falcon_gnn.reporting.terminal import collapse_table, correction_line, runs_table
 
     training = TrainConfig(
         model=ModelConfig(
@@ -216,13 +216,13 @@ def train(
     given = opt.given_options(context, opt.COLLAPSE_OPTIONS)
     if node_budget is None and memory is None:
         opt.refuse_without_budget(context)
-        config = RunConfig(training, scope=scope)
+        config = RunConfig(training, scope=scope, correct_and_smooth=correct_and_smooth)
     elif preset == "recommended":
-        told = opt.given_options(context, opt.HOP_OPTIONS)
+        told = opt.given_options(context, ("hops_from", "correct_and_smooth"))
         config = RunConfig.recommended(training, opt.parse_budget(node_budget, memory), **told, **given)
     else:
         reduction = CollapseConfig(opt.parse_budget(node_budget, memory), **given)
-        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from, label_features=label_features)
+        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
     train_with = None
     if devices > 1:
         from falcon_gnn.distributed.data_parallel import train_on_devices
@@ -247,9 +247,9 @@ def train(
     elif memory is not None:
         num_batches = outcome.record["config"]["training"]["num_batches"]
         typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
-    if (labels := outcome.record["label_features"]) is not None:
-        typer.echo(f"The labels of {labels['num_read']:,} removed nodes are read as {labels['num_labels']} features.")
     print_table(runs_table({model: outcome.record}))
+    if outcome.record["correction"] is not None:
+        typer.echo(correction_line(outcome.record["correction"]))
     say_written(out, has_plots=(out / "learning_curve.png").exists())
 
 

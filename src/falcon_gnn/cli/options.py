@@ -22,7 +22,6 @@ Preset = Literal["paper", "recommended"]
 COLLAPSE_OPTIONS = (
     "centrality", "num_clusters", "gamma", "scope", "selection", "order", "merge", "edge_weights", "seed",
 )  # fmt: skip
-HOP_OPTIONS = ("hops_from", "label_features")
 Engine = Literal["local", "spark"]
 
 Source = Annotated[str, typer.Argument(help="A data set's name, or the path of a graph file or folder.")]
@@ -71,8 +70,8 @@ Hops = Annotated[int, typer.Option(help="Hops of the SIGN models' features.")]
 HopsFromOption = Annotated[
     HopsFrom, typer.Option(help="Where the survivors' hop features come from: reduced or original.")
 ]
-LabelFeaturesOption = Annotated[
-    bool, typer.Option(help="With original hops: read the labels of removed nodes as features.")
+CorrectAndSmooth = Annotated[
+    bool, typer.Option(help="Mend predictions with the labels of all training nodes; in the recommended preset.")
 ]
 Bits = Annotated[int | None, typer.Option(help="Bits per activation kept for backward: 1, 2, 4 or 8.")]
 ConcatSelf = Annotated[bool, typer.Option(help="GCN layers see [AH, H] in place of AH.")]
@@ -102,7 +101,7 @@ def given_options(context: typer.Context, names: Iterable[str]) -> dict[str, Any
 
 def refuse_without_budget(context: typer.Context) -> None:
     """Refuse options that say how to collapse where nothing says how far."""
-    names = [name for name in ("preset", *COLLAPSE_OPTIONS, *HOP_OPTIONS) if name not in ("scope", "seed")]
+    names = [name for name in ("preset", *COLLAPSE_OPTIONS, "hops_from") if name not in ("scope", "seed")]
     for name in given_options(context, names):
         option = f"--{name.replace('_', '-')}"
         msg = f"{option} says how to collapse: it needs --node-budget or --memory, got neither."

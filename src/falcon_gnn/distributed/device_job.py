@@ -95,7 +95,7 @@ def run_job(options: argparse.Namespace, place: Place) -> None:
             run(graph, config, name=options.source, out=options.out, resume=options.resume, train_with=train_with)
         else:
             trained_on = reduce_training_graph(graph, config)
-            train_with(trained_on.graph, config.training, eval_graph=trained_on.original)
+            train_with(trained_on.graph, config.training, eval_graph=graph)
 
 
 def main() -> None:

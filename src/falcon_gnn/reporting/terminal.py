@@ -83,6 +83,17 @@ def runs_table(records: Mapping[str, Mapping[str, Any]]) -> "Table":
     return table
 
 
+def correction_line(correction: Mapping[str, Any]) -> str:
+    """Return what the labels of the training nodes did for the predictions; ``correction`` as in a run's record."""
+    if correction["correct"] == correction["smooth"] == 0:
+        return "No correction by the training labels raised the validation score."
+    accuracies = {"model": correction["model_alone"]["test"], "labels": correction["labels_alone"]}
+    alone = [f"the {name} alone {_percent(test['accuracy'])}" for name, test in accuracies.items() if test]
+    steps = f"correct {correction['correct']}, smooth {correction['smooth']}"
+    tail = f"; accuracy of {', of '.join(alone)}" if alone else ""
+    return f"Corrected by the training labels ({steps}){tail}."
+
+
 def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     """Return what fits a memory budget per model, with the predicted peak by what it is for.
 

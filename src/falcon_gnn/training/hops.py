@@ -57,7 +57,7 @@ def hop_features(
     """
     _check_arguments(graph, num_hops, block_columns)
     num_rows, width = graph.num_nodes if rows is None else rows.shape[0], graph.num_features
-    result = allocate((num_rows, (num_hops + 1) * width), np.dtype(dtype), out, map_above)
+    result = _allocate((num_rows, (num_hops + 1) * width), np.dtype(dtype), out, map_above)
     matrix = normalized_csr(graph) if num_hops else None
     for start, block in _column_blocks(graph, block_columns):
         for hop in range(num_hops + 1):
@@ -104,22 +104,6 @@ def aggregate(adjacency: Any, features: FeatureMatrix) -> FeatureMatrix:
     return matrix if _is_sparse_enough(matrix) else matrix.toarray()
 
 
-def allocate(
-    shape: tuple[int, int],
-    dtype: np.dtype[Any],
-    out: str | Path | None = None,
-    map_above: int = _MAP_ABOVE_BYTES,
-) -> NDArray[Any]:
-    """Return an array to fill, in memory or memory-mapped; arguments as in :func:`hop_features`."""
-    if out is not None:
-        mapped: NDArray[Any] = np.lib.format.open_memmap(Path(out), mode="w+", dtype=dtype, shape=shape)
-        return mapped
-    if math.prod(shape) * dtype.itemsize <= map_above:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(prefix="falcon-hops-") as file:
-        return np.memmap(file, dtype, mode="w+", shape=shape)
-
-
 def require_features(graph: Graph) -> None:
     """Stop where a graph has nothing that a model could read.
 
@@ -164,3 +148,13 @@ def _column_blocks(graph: Graph, block_columns: int | None) -> Iterator[tuple[in
 def _read_out(block: NDArray[np.float32], rows: Readout) -> NDArray[np.float32]:
     chosen: NDArray[np.float32] = block[rows] if isinstance(rows, np.ndarray) else rows @ block
     return chosen
+
+
+def _allocate(shape: tuple[int, int], dtype: np.dtype[Any], out: str | Path | None, map_above: int) -> NDArray[Any]:
+    if out is not None:
+        mapped: NDArray[Any] = np.lib.format.open_memmap(Path(out), mode="w+", dtype=dtype, shape=shape)
+        return mapped
+    if math.prod(shape) * dtype.itemsize <= map_above:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile(prefix="falcon-hops-") as file:
+        return np.memmap(file, dtype, mode="w+", shape=shape)

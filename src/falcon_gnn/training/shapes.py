@@ -88,10 +88,6 @@ class GraphShape:
             feature_entries=None if self.feature_entries is None else shrink(self.feature_entries),
         )
 
-    def with_columns(self, num_columns: int) -> "GraphShape":
-        """Return the shape with so many columns of dense features more."""
-        return replace(self, num_features=self.num_features + num_columns)
-
 
 @dataclass(frozen=True)
 class BatchShape:

@@ -25,15 +25,21 @@ class ModelSpec:
         num_features: F, columns of X.
         num_outputs: L.
         task: What the outputs stand for.
-        label_value: Where the last L of these columns are labels of training nodes, what one counts where all are read
-            (:mod:`falcon_gnn.training.label_features`); None where all columns are features of X.
+        correct: α of the correction of its predictions (:mod:`falcon_gnn.training.correction`), 0 for none.
+        smooth: α of their smoothing, 0 for none.
     """
 
     config: ModelConfig
     num_features: int
     num_outputs: int
     task: Task
-    label_value: float | None = None
+    correct: float = 0.0
+    smooth: float = 0.0
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the labels of training nodes mend the model's predictions."""
+        return self.correct > 0 or self.smooth > 0
 
     def build(self) -> nn.Module:
         """Return the model with new weights."""

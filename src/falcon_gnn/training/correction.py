@@ -1,0 +1,220 @@
+"""Correct and smooth (Huang et al. 2021): mend predictions on the original graph with the labels of its training nodes.
+
+A collapse takes the labels of the removed nodes out of the training, not out of the user's hands. On the original graph
+the model's errors on all training nodes are spread along the edges and taken off the predictions around them (correct);
+then labels and predictions are evened out along the edges (smooth). Both are PyG's; here is what is spread, how far,
+and whether it helps.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from falcon_gnn.errors import FalconWarning
+from falcon_gnn.evaluation import Metrics, ScoreName, evaluate
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import encode_labels, labelled_nodes
+from falcon_gnn.training.inference import predict
+from falcon_gnn.training.weights import ModelSpec
+
+CORRECT_ALPHAS = (0.0, 0.8)
+SMOOTH_ALPHAS = (0.0, 0.3, 0.6, 0.8)
+_LEAST_WEIGHT = 0.01
+"""A propagation ends where a label's weight, α per step, has fallen below this."""
+_LEAST_PROBABILITY = 1e-7
+
+
+@dataclass(frozen=True)
+class CorrectedScores:
+    """What the training labels make of a model's predictions.
+
+    Attributes:
+        spec: The model's, with the two α chosen by the validation score.
+        validation: Scores of the corrected predictions on the validation nodes.
+        test: Likewise on the test nodes, or None without any.
+        labels_alone: Test scores of the labels alone, spread along the edges without a model, or None.
+    """
+
+    spec: ModelSpec
+    validation: Metrics
+    test: Metrics | None
+    labels_alone: Metrics | None
+
+
+class Corrector:
+    """A model's predictions for a graph and the known labels around them.
+
+    Args:
+        graph: The graph; the labels of ``train_mask`` are known.
+        logits: The model's outputs for all nodes, shape ``(N, L)``.
+        spec: What the model is; classes or multi-label.
+    """
+
+    def __init__(self, graph: Graph, logits: NDArray[np.float32], spec: ModelSpec) -> None:
+        self.graph, self.task = graph, spec.task
+        outputs = torch.from_numpy(logits)
+        self.predicted = outputs.softmax(dim=1) if self.task == "classes" else outputs.sigmoid()
+        self.known = known_labels(graph, spec)
+        self.truth = self._truth(spec.num_outputs)
+
+    @cached_property
+    def adjacency(self) -> Tensor:
+        """The adjacency as PyG takes it, sparse CSR of shape ``(N, N)``; it is normalised there."""
+        matrix = self.graph.to_scipy()
+        with _quiet_sparse_tensors():
+            return torch.sparse_csr_tensor(
+                torch.from_numpy(matrix.indptr.astype(np.int64)),
+                torch.from_numpy(matrix.indices.astype(np.int64)),
+                torch.from_numpy(matrix.data.astype(np.float32)),
+                matrix.shape,
+            )
+
+    def logits(self, correct: float, smooth: float) -> NDArray[np.float32]:
+        """Return the mended outputs, shape ``(N, L)``; an α of 0 leaves its step out."""
+        return self._logits(self._smoothed(self._corrected(correct), smooth))
+
+    def candidates(self) -> Iterator[tuple[float, float, NDArray[np.float32]]]:
+        """Yield both α and the mended outputs, from none at all to the strongest."""
+        last, corrected = 0.0, self.predicted
+        for correct, smooth in product(CORRECT_ALPHAS, SMOOTH_ALPHAS):
+            if correct != last:
+                last, corrected = correct, self._corrected(correct)
+            yield correct, smooth, self._logits(self._smoothed(corrected, smooth))
+
+    def labels_alone(self) -> Iterator[NDArray[np.float32]]:
+        """Yield what the known labels alone say of every node, spread more and more widely."""
+        for alpha in SMOOTH_ALPHAS[1:]:
+            yield self._logits(self._smoothed(torch.zeros_like(self.predicted), alpha))
+
+    def _truth(self, num_outputs: int) -> Tensor:
+        """Return the label vectors of the known nodes; an unknown cell is as predicted, so that it corrects nothing."""
+        encoding = encode_labels(np.asarray(self.graph.y)[self.known], self.task, num_outputs)
+        truth = torch.from_numpy(encoding.matrix.astype(np.float32))
+        if encoding.known is None:
+            return truth
+        return torch.where(torch.from_numpy(encoding.known), truth, self.predicted[self.known])
+
+    def _corrected(self, alpha: float) -> Tensor:
+        if alpha == 0:
+            return self.predicted
+        from torch_geometric.nn.models import CorrectAndSmooth
+
+        spread = CorrectAndSmooth(_num_steps(alpha), alpha, 0, 0.0)
+        with _quiet_sparse_tensors():
+            corrected: Tensor = spread.correct(self.predicted, self.truth, self._ids, self.adjacency)
+        return corrected
+
+    def _smoothed(self, predicted: Tensor, alpha: float) -> Tensor:
+        if alpha == 0:
+            return predicted
+        from torch_geometric.nn.models import CorrectAndSmooth
+
+        spread = CorrectAndSmooth(0, 0.0, _num_steps(alpha), alpha)
+        with _quiet_sparse_tensors():
+            smoothed: Tensor = spread.smooth(predicted, self.truth, self._ids, self.adjacency)
+        return smoothed
+
+    @property
+    def _ids(self) -> Tensor:
+        return torch.from_numpy(self.known)
+
+    def _logits(self, probabilities: Tensor) -> NDArray[np.float32]:
+        if self.task == "classes":
+            return probabilities.clamp(min=_LEAST_PROBABILITY).log().numpy()
+        return probabilities.logit(eps=_LEAST_PROBABILITY).numpy()
+
+
+def known_labels(graph: Graph, spec: ModelSpec) -> NDArray[np.int64]:
+    """Return the training nodes whose labels can mend predictions, ids, ascending; none for a regression target."""
+    if graph.train_mask is None or graph.y is None or spec.task == "regression":
+        return np.empty(0, np.int64)
+    return np.flatnonzero(graph.train_mask & labelled_nodes(graph.y, spec.task))
+
+
+def choose_correction(
+    model: nn.Module, spec: ModelSpec, graph: Graph, score_name: ScoreName = "accuracy"
+) -> CorrectedScores | None:
+    """Return the correction with the best validation score, which may be none, and its scores.
+
+    Args:
+        model: The trained model, on the device to compute on.
+        spec: What it is.
+        graph: The original graph, with labels and masks.
+        score_name: The score to choose by; of equal ones the weaker correction wins.
+
+    Returns:
+        None where there is nothing to correct with or to choose by: a regression target, no labelled training node or
+        no validation node.
+    """
+    if graph.val_mask is None or known_labels(graph, spec).size == 0:
+        return None
+    y, validation_mask = np.asarray(graph.y), graph.val_mask
+
+    def score(logits: NDArray[Any], mask: NDArray[np.bool_]) -> Metrics:
+        return evaluate(y, logits, spec.task, spec.num_outputs, mask)
+
+    def rank(logits: NDArray[Any]) -> float:
+        return float(getattr(score(logits, validation_mask), score_name))
+
+    corrector = Corrector(graph, predict(model, spec.config, graph), spec)
+    correct, smooth, logits = max(corrector.candidates(), key=lambda candidate: rank(candidate[2]))
+    alone = max(corrector.labels_alone(), key=rank)
+    test_mask = graph.test_mask
+    return CorrectedScores(
+        spec=replace(spec, correct=correct, smooth=smooth),
+        validation=score(logits, validation_mask),
+        test=None if test_mask is None else score(logits, test_mask),
+        labels_alone=None if test_mask is None else score(alone, test_mask),
+    )
+
+
+def predict_corrected(model: nn.Module, spec: ModelSpec, graph: Graph) -> NDArray[np.float32]:
+    """Return a model's outputs for all nodes of a graph, mended as its spec says.
+
+    Warns if the graph has no labelled training node to mend them with; the outputs are then the model's alone.
+
+    Args:
+        model: The model, in any mode.
+        spec: What it is.
+        graph: Any graph with the features it was trained on.
+
+    Returns:
+        Logits of shape ``(N, L)``.
+
+    Raises:
+        GraphError: If the graph has no features or others than the model was trained on.
+    """
+    logits = predict(model, spec.config, graph)
+    if not spec.is_corrected:
+        return logits
+    if known_labels(graph, spec).size == 0:
+        msg = (
+            "the model's predictions were corrected by the labels of training nodes, but the graph has none: these are "
+            "the model's alone. Give the graph its y and train_mask."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+        return logits
+    return Corrector(graph, logits, spec).logits(spec.correct, spec.smooth)
+
+
+@contextmanager
+def _quiet_sparse_tensors() -> Iterator[None]:
+    """Keep torch from telling users that sparse CSR tensors are new and, in code of ours and PyG's, not checked."""
+    unchecked = torch.sparse.check_sparse_tensor_invariants(enable=False)  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings(), unchecked:
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        yield
+
+
+def _num_steps(alpha: float) -> int:
+    return ceil(log(_LEAST_WEIGHT) / log(alpha))
