@@ -55,11 +55,35 @@ def test_train_then_predict(source: str, tmp_path: Path) -> None:
 
 
 def test_plan_shows_every_model_and_draws_the_curve(source: str, tmp_path: Path) -> None:
-    output = call("plan", source, "--memory", "4.7MiB", "--device", "cpu", "--out", str(tmp_path / "peaks.png"))
+    output = call("plan", source, "--memory", "6.2MiB", "--device", "cpu", "--out", str(tmp_path / "peaks.png"))
     assert all(model in output for model in ("gcn", "cluster-gcn", "gas", "sign", "qsign"))
-    assert "nodes that fit 4.7MiB" in output
+    assert "171 nodes that fit 6.2MiB" in output
     assert max(map(len, output.splitlines()[:12])) <= 80
     assert (tmp_path / "peaks.png").is_file()
+
+
+def test_a_plan_that_nothing_fits_fails_and_says_what_would(source: str) -> None:
+    result = CliRunner().invoke(app, ["plan", source, "--memory", "1KiB", "--device", "cpu"])
+    assert result.exit_code == 2
+    assert result.output.count("memory must be at least") == 4
+    assert "gcn; gcn, 2 bits; cluster-gcn" in result.output
+
+
+def test_a_model_trained_on_a_collapsed_graph_says_that_there_is_nothing_to_score_on(
+    source: str, tmp_path: Path
+) -> None:
+    call("collapse", source, "--node-budget", "0.5", "--out", str(tmp_path / "r"))
+    output = call("train", str(tmp_path / "r"), "--out", str(tmp_path / "run"), *QUICK)
+    assert "no test node to score on" in output
+
+
+def test_a_first_run_tells_that_its_seconds_hold_the_compilation(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, is_told in ((3, True), (0, False)):
+        monkeypatch.setattr("falcon_gnn._kernels.num_compiled", lambda count=count: count)
+        output = call("collapse", source, "--node-budget", "0.5", "--out", str(tmp_path))
+        assert ("include compiling" in output) == is_told
 
 
 def test_collapse_to_memory_keeps_what_fits_the_model(source: str, tmp_path: Path) -> None:

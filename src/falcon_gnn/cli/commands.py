@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.cli import options as opt
-from falcon_gnn.cli.screen import print_table, say_written, show_stages
+from falcon_gnn.cli.screen import print_collapse, print_table, say_written, show_stages
 from falcon_gnn.errors import BudgetError, FalconError, GraphError
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
@@ -101,7 +101,6 @@ def collapse(
     from falcon_gnn.outputs import write_collapse
     from falcon_gnn.pipeline import fit_collapse, recommended_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
-    from falcon_gnn.reporting.terminal import collapse_table
 
     training = TrainConfig(
         ModelConfig(
@@ -148,7 +147,7 @@ def collapse(
             result = fit.result
         on_stage("writing files")
         has_page = write_collapse(result, out, title=f"{Path(source).name} collapsed")
-    print_table(collapse_table(result.report))
+    print_collapse(result.report)
     say_written(out, has_page)
 
 
@@ -202,7 +201,7 @@ def train(
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
     from falcon_gnn.pipeline import RunConfig, run
-    from falcon_gnn.reporting.terminal import collapse_table, correction_line, runs_table
+    from falcon_gnn.reporting.terminal import correction_line, runs_table
 
     training = TrainConfig(
         model=ModelConfig(
@@ -243,7 +242,7 @@ def train(
             train_with=train_with,
         )
     if outcome.reduction is not None:
-        print_table(collapse_table(outcome.reduction.report))
+        print_collapse(outcome.reduction.report)
     elif memory is not None:
         num_batches = outcome.record["config"]["training"]["num_batches"]
         typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
@@ -310,20 +309,25 @@ def plan(
         if out is not None:
             write_peak_curves(graph, configs, memory, out, scope=scope)
     print_table(plans_table(plans, memory))
+    refused: dict[str, list[str]] = {}
     for name, outcome in plans.items():
         if isinstance(outcome, BudgetError):
-            typer.echo(f"{name}: {outcome}")
+            refused.setdefault(str(outcome), []).append(name)
+    for why, names in refused.items():
+        typer.echo(f"{'; '.join(names)}: {why}")
+    if sum(map(len, refused.values())) == len(plans):
+        raise typer.Exit(2)
 
 
 @app.command()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
     from falcon_gnn.demo import run_demo
-    from falcon_gnn.reporting.terminal import collapse_table, runs_table
+    from falcon_gnn.reporting.terminal import runs_table
 
     with show_stages() as on_stage:
         shown = run_demo(out, on_stage)
-    print_table(collapse_table(shown.report))
+    print_collapse(shown.report)
     print_table(runs_table(shown.records))
     say_written(out, shown.has_page)
 

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from falcon_gnn.reduction.report import CollapseReport
 
 
 @contextmanager
@@ -39,6 +43,16 @@ def print_table(table: object) -> None:
     if not console.is_terminal:
         console = Console(width=160)
     console.print(table)
+
+
+def print_collapse(report: "CollapseReport") -> None:
+    """Print what a collapse did, and whether its seconds hold the compilation that only a first run needs."""
+    from falcon_gnn._kernels import num_compiled
+    from falcon_gnn.reporting.terminal import collapse_table
+
+    print_table(collapse_table(report))
+    if num_compiled():
+        typer.echo("Seconds of this first run include compiling; the next finds the compiled code on the disk.")
 
 
 def say_written(folder: Path, has_plots: bool) -> None:

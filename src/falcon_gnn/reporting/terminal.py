@@ -68,7 +68,9 @@ def runs_table(records: Mapping[str, Mapping[str, Any]]) -> "Table":
         records: Records as :func:`falcon_gnn.pipeline.run` makes them, by the name to show.
     """
     columns = ["run", "trained on", "test accuracy", "micro-F1", "peak memory", "epoch time", "epochs"]
-    table = _table("Trained, and scored on the original graph", columns)
+    is_scored = any(record["scores"]["test"] for record in records.values())
+    title = "Trained, and scored on the original graph" if is_scored else "Trained; no test node to score on"
+    table = _table(title, columns)
     for name, record in records.items():
         test = record["scores"]["test"] or {}
         table.add_row(
