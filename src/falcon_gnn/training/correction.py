@@ -69,13 +69,18 @@ class Corrector:
 
     @cached_property
     def adjacency(self) -> Tensor:
-        """The adjacency as PyG takes it, sparse CSR of shape ``(N, N)``; it is normalised there."""
+        """The normalised adjacency S = D^(-1/2) A D^(-1/2), sparse CSR of shape ``(N, N)``."""
         matrix = self.graph.to_scipy()
+        degrees = np.asarray(matrix.sum(axis=1), dtype=np.float64)
+        scale = np.divide(1, np.sqrt(degrees), where=degrees > 0, out=np.zeros(len(degrees))).astype(np.float32)
+        values = matrix.data.astype(np.float32, copy=False)
+        values *= np.repeat(scale, np.diff(matrix.indptr))
+        values *= scale[matrix.indices]
         with _quiet_sparse_tensors():
             return torch.sparse_csr_tensor(
-                torch.from_numpy(matrix.indptr.astype(np.int64)),
-                torch.from_numpy(matrix.indices.astype(np.int64)),
-                torch.from_numpy(matrix.data.astype(np.float32)),
+                torch.from_numpy(matrix.indptr.astype(matrix.indices.dtype, copy=False)),
+                torch.from_numpy(matrix.indices),
+                torch.from_numpy(values),
                 matrix.shape,
             )
 
@@ -111,7 +116,7 @@ class Corrector:
 
         spread = CorrectAndSmooth(_num_steps(alpha), alpha, 0, 0.0)
         with _quiet_sparse_tensors():
-            corrected: Tensor = spread.correct(self.predicted, self.truth, self._ids, self.adjacency)
+            corrected: Tensor = spread.correct(*self._told(self.predicted))
         return corrected
 
     def _smoothed(self, predicted: Tensor, alpha: float) -> Tensor:
@@ -121,12 +126,12 @@ class Corrector:
 
         spread = CorrectAndSmooth(0, 0.0, _num_steps(alpha), alpha)
         with _quiet_sparse_tensors():
-            smoothed: Tensor = spread.smooth(predicted, self.truth, self._ids, self.adjacency)
+            smoothed: Tensor = spread.smooth(*self._told(predicted))
         return smoothed
 
-    @property
-    def _ids(self) -> Tensor:
-        return torch.from_numpy(self.known)
+    def _told(self, predicted: Tensor) -> tuple[Tensor, ...]:
+        """Return PyG's arguments; the last, weights that it does not read, says that the adjacency is normalised."""
+        return predicted, self.truth, torch.from_numpy(self.known), self.adjacency, torch.empty(0)
 
     def _logits(self, probabilities: Tensor) -> NDArray[np.float32]:
         if self.task == "classes":
