@@ -116,6 +116,15 @@ def test_the_recommended_preset_corrects_predictions_unless_told_otherwise(sourc
     assert "orrect" not in output
 
 
+def test_a_correction_that_cannot_be_is_explained(source: str, tmp_path: Path) -> None:
+    graph = load_graph(source).replace(val_mask=None)
+    write_npz(graph, tmp_path / "unvalidated.npz")
+    output = call(
+        "train", str(tmp_path / "unvalidated.npz"), "--correct-and-smooth", "--out", str(tmp_path / "r"), *QUICK
+    )
+    assert "Not corrected: that takes" in output
+
+
 def test_a_run_on_the_whole_graph_can_be_corrected_too(source: str, tmp_path: Path) -> None:
     call("train", source, "--correct-and-smooth", "--out", str(tmp_path), *QUICK)
     assert json.loads((tmp_path / "record.json").read_text())["correction"] is not None

@@ -247,7 +247,7 @@ def train(
         num_batches = outcome.record["config"]["training"]["num_batches"]
         typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
     print_table(runs_table({model: outcome.record}))
-    if outcome.record["correction"] is not None:
+    if config.correct_and_smooth:
         typer.echo(correction_line(outcome.record["correction"]))
     say_written(out, has_plots=(out / "learning_curve.png").exists())
 

@@ -85,8 +85,10 @@ def runs_table(records: Mapping[str, Mapping[str, Any]]) -> "Table":
     return table
 
 
-def correction_line(correction: Mapping[str, Any]) -> str:
+def correction_line(correction: Mapping[str, Any] | None) -> str:
     """Return what the labels of the training nodes did for the predictions; ``correction`` as in a run's record."""
+    if correction is None:
+        return "Not corrected: that takes classes or multi-label, labelled training nodes and validation nodes."
     if correction["correct"] == correction["smooth"] == 0:
         return "No correction by the training labels raised the validation score."
     accuracies = {"model": correction["model_alone"]["test"], "labels": correction["labels_alone"]}
