@@ -46,7 +46,7 @@ class RunConfig:
             group.
         protect_training: With scope full: never remove a training node.
         correct_and_smooth: Whether the labels of all training nodes, removed ones too, mend the predictions on the
-            original graph, where that raises the validation score (:mod:`falcon_gnn.training.correction`).
+            original graph, where held-out nodes say that it helps (:mod:`falcon_gnn.training.correction`).
     """
 
     training: TrainConfig = field(default_factory=TrainConfig)
@@ -208,7 +208,7 @@ def run(
     corrected = None
     if config.correct_and_smooth:
         tell("correction")
-        corrected = _correct(graph, result, config.training)
+        corrected = _correct(graph, result, config.training, trained_on.reduction)
         seconds["correction"] = perf_counter() - trained_at
     record = _make_record(graph, config, name, trained_on, result, seconds)
     if corrected is not None:
@@ -225,12 +225,18 @@ def run(
     return outcome
 
 
-def _correct(graph: Graph, result: "TrainResult", training: TrainConfig) -> "CorrectedScores | None":
+def _correct(
+    graph: Graph, result: "TrainResult", training: TrainConfig, reduction: CollapseResult | None
+) -> "CorrectedScores | None":
+    """Return what the training labels make of a model's predictions; removed nodes, unless averaged, help to choose."""
     from falcon_gnn.training.correction import choose_correction
     from falcon_gnn.training.steps import resolve_device
 
     model = result.model().to(resolve_device(training.device))
-    return choose_correction(model, result.spec, graph, training.validation_metric)
+    unseen = None
+    if reduction is not None and reduction.config.merge != "mean":
+        unseen = np.setdiff1d(np.arange(graph.num_nodes), reduction.kept, assume_unique=True)
+    return choose_correction(model, result.spec, graph, training.validation_metric, unseen)
 
 
 def _add_corrected_scores(record: dict[str, Any], corrected: "CorrectedScores") -> None:

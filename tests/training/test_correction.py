@@ -3,6 +3,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, softmax
 
 from falcon_gnn.errors import FalconWarning
@@ -20,6 +21,11 @@ from falcon_gnn.training.inference import predict
 from falcon_gnn.training.weights import ModelSpec, load_model, save_model
 
 MODEL = ModelConfig("sign", hidden_channels=8, num_layers=2, num_hops=1)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
 
 
 def _spec(task="classes", **alphas):
@@ -152,7 +158,7 @@ def test_the_weakest_of_the_corrections_with_the_best_validation_score_is_chosen
 
         def score(pair, spec=spec, model=model, graph=graph):
             outputs = predict_corrected(model, replace(spec, correct=pair[0], smooth=pair[1]), graph)
-            return (outputs.argmax(axis=1) == graph.y)[graph.val_mask].mean()
+            return round((outputs.argmax(axis=1) == graph.y)[graph.val_mask].mean(), 9)
 
         chosen = choose_correction(model, spec, graph)
         best = max(product(CORRECT_ALPHAS, SMOOTH_ALPHAS), key=score)
@@ -160,6 +166,47 @@ def test_the_weakest_of_the_corrections_with_the_best_validation_score_is_chosen
         assert chosen.validation.accuracy == pytest.approx(score(best))
         chosen_pairs.add(best)
     assert len(chosen_pairs) > 1
+
+
+def test_training_nodes_that_the_model_has_not_seen_help_to_choose(make_graph):
+    """By the mean of the validation score and that of each half, predicted with the labels of the other half."""
+    differ = []
+    for seed in range(6):
+        graph = make_graph(seed=seed)
+        if seed % 2:
+            graph = graph.replace(y=np.random.default_rng(seed).integers(0, 3, graph.num_nodes))
+        unseen = np.flatnonzero(graph.train_mask)[2:]
+        spec = _spec()
+        model = spec.build()
+
+        def score(pair, mask, hidden, spec=spec, model=model, graph=graph):
+            changed = replace(spec, correct=pair[0], smooth=pair[1])
+            y = graph.y.copy()
+            y[hidden] = -1
+            outputs = predict_corrected(model, changed, graph.replace(y=y))
+            return (outputs.argmax(axis=1) == graph.y)[mask].mean()
+
+        def rank(pair, score=score, graph=graph, unseen=unseen):
+            halves = [score(pair, half, half) for half in (unseen[::2], unseen[1::2])]
+            return round(score(pair, graph.val_mask, []) + np.mean(halves), 9)
+
+        chosen = choose_correction(model, spec, graph, unseen=unseen)
+        best = max(product(CORRECT_ALPHAS, SMOOTH_ALPHAS), key=rank)
+        assert (chosen.spec.correct, chosen.spec.smooth) == best
+        assert chosen.validation.accuracy == pytest.approx(score(best, graph.val_mask, []))
+        differ.append(chosen != choose_correction(model, spec, graph))
+    assert any(differ)
+
+
+@pytest.mark.parametrize("num_unseen", [0, 1, 20])
+def test_without_two_halves_the_validation_nodes_choose_alone(graph, num_unseen):
+    """Too few unseen nodes, or no label left when one half is hidden."""
+    ids = np.flatnonzero(graph.train_mask)
+    few = graph.replace(train_mask=np.isin(np.arange(graph.num_nodes), ids[: max(1, num_unseen // 20)]))
+    spec = _spec()
+    model = spec.build()
+    unseen = ids[:num_unseen]
+    assert choose_correction(model, spec, few, unseen=unseen) == choose_correction(model, spec, few)
 
 
 def test_the_scores_are_those_of_what_is_predicted(graph):

@@ -90,7 +90,7 @@ def correction_line(correction: Mapping[str, Any] | None) -> str:
     if correction is None:
         return "Not corrected: that takes classes or multi-label, labelled training nodes and validation nodes."
     if correction["correct"] == correction["smooth"] == 0:
-        return "No correction by the training labels raised the validation score."
+        return "No correction by the training labels helped on held-out nodes."
     accuracies = {"model": correction["model_alone"]["test"], "labels": correction["labels_alone"]}
     alone = [f"the {name} alone {_percent(test['accuracy'])}" for name, test in accuracies.items() if test]
     steps = f"correct {correction['correct']}, smooth {correction['smooth']}"

@@ -9,11 +9,12 @@ and whether it helps.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import ceil, log
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ class CorrectedScores:
     """What the training labels make of a model's predictions.
 
     Attributes:
-        spec: The model's, with the two α chosen by the validation score.
+        spec: The model's, with the two α that were chosen.
         validation: Scores of the corrected predictions on the validation nodes.
         test: Likewise on the test nodes, or None without any.
         labels_alone: Test scores of the labels alone, spread along the edges without a model, or None.
@@ -83,6 +84,14 @@ class Corrector:
                 torch.from_numpy(values),
                 matrix.shape,
             )
+
+    def hiding(self, node_ids: NDArray[np.int64]) -> Self:
+        """Return the same without the labels of some nodes."""
+        stays = ~np.isin(self.known, node_ids)
+        _ = self.adjacency  # Computed once for both.
+        other = copy(self)
+        other.known, other.truth = self.known[stays], self.truth[torch.from_numpy(stays)]
+        return other
 
     def logits(self, correct: float, smooth: float) -> NDArray[np.float32]:
         """Return the mended outputs, shape ``(N, L)``; an α of 0 leaves its step out."""
@@ -147,15 +156,24 @@ def known_labels(graph: Graph, spec: ModelSpec) -> NDArray[np.int64]:
 
 
 def choose_correction(
-    model: nn.Module, spec: ModelSpec, graph: Graph, score_name: ScoreName = "accuracy"
+    model: nn.Module,
+    spec: ModelSpec,
+    graph: Graph,
+    score_name: ScoreName = "accuracy",
+    unseen: NDArray[np.int64] | None = None,
 ) -> CorrectedScores | None:
-    """Return the correction with the best validation score, which may be none, and its scores.
+    """Return the best correction, which may be none, and its scores.
+
+    The best by the validation score. Where a collapse has removed training nodes, by the mean of that and the score on
+    these, each half of them predicted with the labels of the other half: the model has not seen them either, and there
+    are many more of them than validation nodes.
 
     Args:
         model: The trained model, on the device to compute on.
         spec: What it is.
         graph: The original graph, with labels and masks.
         score_name: The score to choose by; of equal ones the weaker correction wins.
+        unseen: Ids of training nodes that the model was not trained on, ascending.
 
     Returns:
         None where there is nothing to correct with or to choose by: a regression target, no labelled training node or
@@ -168,13 +186,24 @@ def choose_correction(
     def score(logits: NDArray[Any], mask: NDArray[np.bool_]) -> Metrics:
         return evaluate(y, logits, spec.task, spec.num_outputs, mask)
 
-    def rank(logits: NDArray[Any]) -> float:
-        return float(getattr(score(logits, validation_mask), score_name))
+    def rank(logits: NDArray[Any], mask: NDArray[np.bool_] = validation_mask) -> float:
+        return float(getattr(score(logits, mask), score_name))
 
     corrector = Corrector(graph, predict(model, spec.config, graph), spec)
-    correct, smooth, logits = max(corrector.candidates(), key=lambda candidate: rank(candidate[2]))
+    halves = _halves(corrector, unseen)
+    tried = []
+    for candidate, *others in zip(corrector.candidates(), *(fold.candidates() for _, fold in halves), strict=True):
+        correct, smooth, logits = candidate
+        ranks = [rank(logits)]
+        for (half, _), other in zip(halves, others, strict=True):
+            mask = np.zeros(graph.num_nodes, np.bool_)
+            mask[half] = True
+            ranks.append(rank(other[2], mask))
+        tried.append((ranks[0] + float(np.mean(ranks[1:] or ranks[:1])), correct, smooth))
+    # Rounded, so that sums that are equal but for their last bits are equal.
+    _, correct, smooth = max(tried, key=lambda outcome: round(outcome[0], 9))
+    logits, test_mask = corrector.logits(correct, smooth), graph.test_mask
     alone = max(corrector.labels_alone(), key=rank)
-    test_mask = graph.test_mask
     return CorrectedScores(
         spec=replace(spec, correct=correct, smooth=smooth),
         validation=score(logits, validation_mask),
@@ -210,6 +239,15 @@ def predict_corrected(model: nn.Module, spec: ModelSpec, graph: Graph) -> NDArra
         warnings.warn(msg, FalconWarning, stacklevel=2)
         return logits
     return Corrector(graph, logits, spec).logits(spec.correct, spec.smooth)
+
+
+def _halves(corrector: Corrector, unseen: NDArray[np.int64] | None) -> list[tuple[NDArray[np.int64], Corrector]]:
+    """Return each half of the known nodes that the model has not seen, with the corrector that hides their labels."""
+    if unseen is None:
+        return []
+    known = np.intersect1d(corrector.known, unseen, assume_unique=True)
+    halves = [(half, corrector.hiding(half)) for half in (known[::2], known[1::2])]
+    return halves if all(half.size and fold.known.size for half, fold in halves) else []
 
 
 @contextmanager
