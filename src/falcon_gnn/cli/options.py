@@ -33,7 +33,7 @@ PresetOption = Annotated[
     Preset,
     typer.Option(
         help="How to collapse where no option says so: as the paper, or as we recommend: by PageRank, for SIGN models "
-        "stratified survivors with the original's hops, for other models group means."
+        "stratified survivors with the original's hops, for other models group means. train also corrects predictions."
     ),
 ]
 Centrality = Annotated[str, typer.Option(help="degree, betweenness, closeness, pagerank, eigenvector or random.")]
