@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from math import ceil, log
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -99,11 +99,10 @@ class Corrector:
 
     def candidates(self) -> Iterator[tuple[float, float, NDArray[np.float32]]]:
         """Yield both α and the mended outputs, from none at all to the strongest."""
-        last, corrected = 0.0, self.predicted
-        for correct, smooth in product(CORRECT_ALPHAS, SMOOTH_ALPHAS):
-            if correct != last:
-                last, corrected = correct, self._corrected(correct)
-            yield correct, smooth, self._logits(self._smoothed(corrected, smooth))
+        for correct in CORRECT_ALPHAS:
+            corrected = self._corrected(correct)
+            for smooth in SMOOTH_ALPHAS:
+                yield correct, smooth, self._logits(self._smoothed(corrected, smooth))
 
     def labels_alone(self) -> Iterator[NDArray[np.float32]]:
         """Yield what the known labels alone say of every node, spread more and more widely."""
@@ -181,34 +180,32 @@ def choose_correction(
     """
     if graph.val_mask is None or known_labels(graph, spec).size == 0:
         return None
-    y, validation_mask = np.asarray(graph.y), graph.val_mask
+    y, validation = np.asarray(graph.y), graph.val_mask
 
-    def score(logits: NDArray[Any], mask: NDArray[np.bool_]) -> Metrics:
-        return evaluate(y, logits, spec.task, spec.num_outputs, mask)
+    def score(logits: NDArray[Any], nodes: NDArray[Any]) -> Metrics:
+        return evaluate(y[nodes], logits[nodes], spec.task, spec.num_outputs)
 
-    def rank(logits: NDArray[Any], mask: NDArray[np.bool_] = validation_mask) -> float:
-        return float(getattr(score(logits, mask), score_name))
+    def rank(logits: NDArray[Any], nodes: NDArray[Any] = validation) -> float:
+        return float(getattr(score(logits, nodes), score_name))
 
     corrector = Corrector(graph, predict(model, spec.config, graph), spec)
     halves = _halves(corrector, unseen)
-    tried = []
-    for candidate, *others in zip(corrector.candidates(), *(fold.candidates() for _, fold in halves), strict=True):
-        correct, smooth, logits = candidate
-        ranks = [rank(logits)]
-        for (half, _), other in zip(halves, others, strict=True):
-            mask = np.zeros(graph.num_nodes, np.bool_)
-            mask[half] = True
-            ranks.append(rank(other[2], mask))
-        tried.append((ranks[0] + float(np.mean(ranks[1:] or ranks[:1])), correct, smooth))
-    # Rounded, so that sums that are equal but for their last bits are equal.
-    _, correct, smooth = max(tried, key=lambda outcome: round(outcome[0], 9))
-    logits, test_mask = corrector.logits(correct, smooth), graph.test_mask
-    alone = max(corrector.labels_alone(), key=rank)
+
+    def judged() -> Iterator[tuple[float, float, float, NDArray[np.float32]]]:
+        folds = (fold.candidates() for _, fold in halves)
+        for (correct, smooth, logits), *others in zip(corrector.candidates(), *folds, strict=True):
+            on_validation = rank(logits)
+            held_out = [rank(other, half) for (half, _), (_, _, other) in zip(halves, others, strict=True)]
+            # Rounded, so that sums that are equal but for their last bits are equal.
+            yield round(on_validation + float(np.mean(held_out or on_validation)), 9), correct, smooth, logits
+
+    _, correct, smooth, logits = max(judged(), key=itemgetter(0))
+    alone, test = max(corrector.labels_alone(), key=rank), graph.test_mask
     return CorrectedScores(
         spec=replace(spec, correct=correct, smooth=smooth),
-        validation=score(logits, validation_mask),
-        test=None if test_mask is None else score(logits, test_mask),
-        labels_alone=None if test_mask is None else score(alone, test_mask),
+        validation=score(logits, validation),
+        test=None if test is None else score(logits, test),
+        labels_alone=None if test is None else score(alone, test),
     )
 
 
