@@ -1,4 +1,4 @@
-"""Cost of choosing a correction (correct and smooth) over graph size: seconds per stage and peak resident memory.
+"""Cost of choosing a correction (correct and smooth) over graph size: seconds and peak resident memory.
 
     python benchmarks/correction.py --edges 1e6 1e7 --labels 16
 
