@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from sklearn.metrics import accuracy_score, multilabel_confusion_matrix
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import confidence_interval, evaluate
 
 
@@ -86,7 +86,7 @@ def test_regression_reports_the_mean_squared_error_over_known_values():
 
 
 def test_predictions_of_another_length_are_refused():
-    with pytest.raises(GraphError, match=r"predicted must have shape \(3,\) or \(3, L\).*got \(2,\)"):
+    with pytest.raises(OptionError, match=r"predicted must have shape \(3,\) or \(3, L\).*got \(2,\)"):
         evaluate(np.array([0, 1, 1]), np.array([0, 1]), "classes", 2)
 
 
@@ -106,7 +106,7 @@ def test_a_single_run_has_no_interval():
 
 @pytest.mark.parametrize(("values", "level"), [([], 0.95), ([1.0, 2.0], 1.0)])
 def test_interval_refuses_nothing_and_impossible_levels(values, level):
-    with pytest.raises(GraphError, match="must"):
+    with pytest.raises(OptionError, match="must"):
         confidence_interval(values, level)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falcon_gnn.errors import FalconError, FalconWarning, GraphError
+from falcon_gnn.errors import FalconError, FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 from tests.strategies import edge_lists
 
@@ -340,7 +340,7 @@ def test_a_subgraph_may_lie_outside_a_mask():
 
 @pytest.mark.parametrize("ids", [[1, 0], [1, 1], [-1, 2], [3, 5], [[0, 1]]])
 def test_subgraph_ids_that_are_not_ascending_ids_are_refused(ids):
-    with pytest.raises(GraphError, match=r"node_ids must be distinct, ascending and in \[0, 5\)"):
+    with pytest.raises(OptionError, match=r"node_ids must be distinct, ascending and in \[0, 5\)"):
         _path().subgraph(ids)
 
 
@@ -350,7 +350,7 @@ def test_a_field_is_replaced_and_checked_in_a_copy():
     assert (changed.y, changed.train_mask.tolist(), graph.train_mask) == (None, _mask(3).tolist(), None)
     with pytest.raises(GraphError, match="val_mask selects no node"):
         graph.replace(val_mask=np.zeros(5, bool))
-    with pytest.raises(GraphError, match=r"takes the fields .*, got labels"):
+    with pytest.raises(OptionError, match=r"takes the fields .*, got labels"):
         graph.replace(labels=None)
 
 
@@ -369,5 +369,6 @@ def test_the_representation_shows_sizes_and_contents():
 
 
 def test_a_graph_error_is_a_value_error_and_a_falcon_error():
-    assert issubclass(GraphError, ValueError)
-    assert issubclass(GraphError, FalconError)
+    for error in (GraphError, OptionError):
+        assert issubclass(error, ValueError)
+        assert issubclass(error, FalconError)

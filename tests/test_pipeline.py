@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.outputs import predict_to_file, write_collapse, write_json
 from falcon_gnn.pipeline import RunConfig, fit_collapse, reduce_training_graph, run
@@ -170,7 +170,7 @@ def test_an_interrupted_run_goes_on_where_it_was(graph: Graph, tmp_path: Path) -
 
 
 def test_hops_from_the_original_need_a_sign_model() -> None:
-    with pytest.raises(GraphError, match="hops_from='original' needs a SIGN model"):
+    with pytest.raises(OptionError, match="hops_from='original' needs a SIGN model"):
         RunConfig(replace(TRAINING, model=ModelConfig("gcn")), hops_from="original")
 
 
@@ -191,7 +191,7 @@ def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
 
 
 def test_memory_without_a_collapse_to_size_is_refused(graph: Graph) -> None:
-    with pytest.raises(GraphError, match="sets the node budget of a FALCON collapse"):
+    with pytest.raises(OptionError, match="sets the node budget of a FALCON collapse"):
         run(graph, RunConfig(TRAINING), memory="1GiB", progress=False)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.contraction import merge_edges
 from falcon_gnn.reduction.falcon import collapse
@@ -17,7 +17,7 @@ def set_available(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
 
 def test_an_adjacency_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     set_available(monkeypatch, 0)
-    with pytest.raises(GraphError, match=r"GiB of memory are needed to count the degrees .* 0\.00 GiB are available"):
+    with pytest.raises(BudgetError, match=r"GiB of memory are needed to count the degrees .* 0\.00 GiB are available"):
         Graph.from_edges(PATH, 100)
 
 
@@ -27,7 +27,7 @@ def test_a_collapse_whose_arrays_do_not_fit_is_refused(
 ) -> None:
     graph = Graph.from_edges(PATH, 100)
     set_available(monkeypatch, needed - 1)
-    with pytest.raises(GraphError, match="needed to rank, cluster and merge 100 nodes"):
+    with pytest.raises(BudgetError, match="needed to rank, cluster and merge 100 nodes"):
         collapse(graph, node_budget=50, merge=merge)
     set_available(monkeypatch, needed)
     assert collapse(graph, node_budget=50, merge=merge).graph.num_nodes == 50
@@ -36,5 +36,5 @@ def test_a_collapse_whose_arrays_do_not_fit_is_refused(
 def test_reduced_edges_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph.from_edges(PATH, 100)
     set_available(monkeypatch, 2 * 99 * 4 - 1)
-    with pytest.raises(GraphError, match="needed to hold the 99 edges of the reduced graph"):
+    with pytest.raises(BudgetError, match="needed to hold the 99 edges of the reduced graph"):
         merge_edges(graph.indptr, graph.indices, None, np.arange(100), 100, "none")

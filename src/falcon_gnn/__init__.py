@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FalconWarning,
         GraphError,
         MissingDependencyError,
+        OptionError,
     )
     from falcon_gnn.graph import Graph
     from falcon_gnn.interop.dgl import from_dgl, to_dgl
@@ -33,7 +34,15 @@ __version__ = "0.1.0"
 
 _SOURCES = {
     **dict.fromkeys(
-        ["BudgetError", "ConvergenceError", "FalconError", "FalconWarning", "GraphError", "MissingDependencyError"],
+        [
+            "BudgetError",
+            "ConvergenceError",
+            "FalconError",
+            "FalconWarning",
+            "GraphError",
+            "MissingDependencyError",
+            "OptionError",
+        ],
         "falcon_gnn.errors",
     ),
     "Graph": "falcon_gnn.graph",
@@ -55,6 +64,7 @@ __all__ = [
     "Graph",
     "GraphError",
     "MissingDependencyError",
+    "OptionError",
     "collapse",
     "from_dgl",
     "from_networkx",

@@ -9,7 +9,11 @@ class FalconError(Exception):
 
 
 class GraphError(FalconError, ValueError):
-    """A graph, a file or an argument that describes one is not usable as given."""
+    """A graph, or an array or a table that describes one, is not usable as given."""
+
+
+class OptionError(FalconError, ValueError):
+    """An option, a file or a place to write to is not usable as given."""
 
 
 class BudgetError(FalconError, ValueError):

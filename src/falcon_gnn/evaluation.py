@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.labels import Task, class_ids
 
 ScoreName = Literal["accuracy", "micro_f1"]
@@ -59,7 +59,7 @@ def evaluate(
         mask: Nodes to look at, bool, shape ``(N,)``; by default all.
 
     Raises:
-        GraphError: If the shapes do not fit each other.
+        OptionError: If the shapes do not fit each other.
     """
     _check_shapes(y_true, predicted, task)
     if mask is not None:
@@ -104,7 +104,7 @@ def confidence_interval(values: Sequence[float] | NDArray[Any], level: float = 0
         ``(mean, half_width)``; the half width of a single run is NaN.
 
     Raises:
-        GraphError: If there is no value or ``level`` lies outside its range.
+        OptionError: If there is no value or ``level`` lies outside its range.
 
     Example:
         >>> mean, half_width = confidence_interval([0.84, 0.86, 0.85])
@@ -116,10 +116,10 @@ def confidence_interval(values: Sequence[float] | NDArray[Any], level: float = 0
     runs = np.asarray(values, dtype=np.float64)
     if runs.ndim != 1 or runs.size == 0:
         msg = f"values must hold at least one figure, in one dimension, got shape {runs.shape}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if not 0 < level < 1:
         msg = f"level must lie in (0, 1), for example 0.95, got {level!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     mean = float(runs.mean())
     if runs.size == 1:
         return mean, float("nan")
@@ -164,7 +164,7 @@ def _check_shapes(y_true: NDArray[Any], predicted: ArrayLike, task: Task) -> Non
     if not fits:
         wanted = f"({shape[0]},) or ({shape[0]}, L)" if task == "classes" else f"{shape}"
         msg = f"predicted must have shape {wanted} to fit y_true of shape {shape}, got {given}."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _ratio(part: int, whole: int) -> float:

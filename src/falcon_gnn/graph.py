@@ -17,7 +17,7 @@ from falcon_gnn.adjacency import (
     build_adjacency,
     split_edges,
 )
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -266,7 +266,7 @@ class Graph:
         ids = np.asarray(node_ids, np.int64)
         if ids.ndim != 1 or (np.diff(ids) <= 0).any() or (ids.size and (ids[0] < 0 or ids[-1] >= self.num_nodes)):
             msg = f"node_ids must be distinct, ascending and in [0, {self.num_nodes}). Use numpy.unique(node_ids)."
-            raise GraphError(msg)
+            raise OptionError(msg)
         new_ids = np.full(self.num_nodes, -1, self.indices.dtype)
         new_ids[ids] = np.arange(ids.size)
         indptr, positions = induce_rows(self.indptr, self.indices, ids, new_ids)
@@ -297,7 +297,7 @@ class Graph:
         unknown = sorted(set(changes) - set(known))
         if unknown:
             msg = f"replace() takes the fields {', '.join(known)}, got {', '.join(unknown)}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if "x" in changes:
             return Graph(**{**known, **changes})
         # The features were checked when this graph was made; a memory-mapped x is not read again.

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.resources import require_memory
 
 Task = Literal["classes", "multilabel", "regression"]
@@ -53,7 +53,7 @@ def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
         return "classes" if _is_whole(y) else "regression"
     if task not in get_args(Task):
         msg = f"task must be one of {', '.join(get_args(Task))} or None, got {task!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if task == "classes" and not (is_column and _is_whole(y)):
         msg = f"task='classes' needs whole numbers of shape (N,), got {y.dtype} of shape {y.shape}. Use task=None."
         raise GraphError(msg)
@@ -112,7 +112,7 @@ def encode_labels(
     num_labels = max(largest + 1, 1) if num_classes is None else num_classes
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, len(y)):
         msg = (
             f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.outputs import RunOutcome, plain_values, write_run
 from falcon_gnn.provenance import describe_machine, describe_versions
@@ -60,14 +60,14 @@ class RunConfig:
         """Check the combination.
 
         Raises:
-            GraphError: If the hops are wanted from the original graph for a model without hop features.
+            OptionError: If the hops are wanted from the original graph for a model without hop features.
         """
         if self.hops_from not in get_args(HopsFrom):
             msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if self.hops_from == "original" and not self.training.model.uses_hop_features:
             msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
 
     @classmethod
     def recommended(
@@ -178,7 +178,7 @@ def run(
             ``falcon_gnn.distributed.data_parallel.train_on_devices``.
 
     Raises:
-        GraphError: If the graph and the options do not fit.
+        OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
     """
     from falcon_gnn.training.trainer import train
@@ -262,7 +262,7 @@ def reduce_training_graph(graph: Graph, config: RunConfig, on_stage: OnStage | N
     if isinstance(reduction, CoarsenConfig):
         if protect is not None:
             msg = "protect_training needs a FALCON reduction, got coarsening, which has no survivors to protect."
-            raise GraphError(msg)
+            raise OptionError(msg)
         from falcon_gnn.reduction.coarsening import coarsen
 
         result: CollapseResult = coarsen(graph, **asdict(reduction), on_stage=on_stage)
@@ -316,7 +316,7 @@ def _fit_training_graph(
     """Return the run with what fits the memory budget, the graph it trains on, and the plan."""
     if not isinstance(config.reduction, CollapseConfig):
         msg = "memory= sets the node budget of a FALCON collapse; give one: reduction=CollapseConfig(node_budget=1.0)."
-        raise GraphError(msg)
+        raise OptionError(msg)
     protect = graph.train_mask if config.protect_training else None
     fit = fit_collapse(graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage)
     config = replace(config, training=fit.plan.training)

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import BudgetError
 
 
 def available_memory() -> int | None:
@@ -27,7 +27,7 @@ def require_memory(num_bytes: int, purpose: str) -> None:
         purpose: What they are for, as it reads after "to" in the message.
 
     Raises:
-        GraphError: If fewer bytes are available; names both figures.
+        BudgetError: If fewer bytes are available; names both figures.
     """
     available = available_memory()
     if available is not None and num_bytes > available:
@@ -35,7 +35,7 @@ def require_memory(num_bytes: int, purpose: str) -> None:
             f"{num_bytes / 2**30:.2f} GiB of memory are needed to {purpose} and {available / 2**30:.2f} GiB are "
             "available. Use a machine with more memory, or collapse with the Spark engine."
         )
-        raise GraphError(msg)
+        raise BudgetError(msg)
 
 
 def peak_resident_memory() -> int:

@@ -7,7 +7,7 @@ from tests.benchmark.conftest import FALCON, NONE
 
 from falcon_gnn.benchmark.config import read_config
 from falcon_gnn.benchmark.plan import make_plan
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -25,7 +25,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
     ],
 )
 def test_an_unknown_key_is_an_error_that_names_the_nearest_one(write_config, table, message):
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(OptionError) as caught:
         read_config(write_config(table))
     assert message in str(caught.value)
 
@@ -41,23 +41,23 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest_one(write_config, tab
     ],
 )
 def test_a_wrong_value_is_an_error_that_says_what_is_allowed(write_config, table, message):
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         read_config(write_config(table))
 
 
 def test_a_benchmark_that_trains_needs_models(write_config):
-    with pytest.raises(GraphError, match="kind='train' needs models"):
+    with pytest.raises(OptionError, match="kind='train' needs models"):
         read_config(write_config(FALCON, models="[]"))
 
 
 def test_a_benchmark_of_label_errors_needs_a_reduction(write_config):
-    with pytest.raises(GraphError, match="the method 'none' has none"):
+    with pytest.raises(OptionError, match="the method 'none' has none"):
         read_config(write_config(FALCON, NONE, kind="label_error"))
 
 
 def test_a_file_that_is_no_toml_is_named(tmp_path):
     (tmp_path / "bad.toml").write_text("title = ", encoding="utf-8")
-    with pytest.raises(GraphError, match=r"bad\.toml is not"):
+    with pytest.raises(OptionError, match=r"bad\.toml is not"):
         read_config(tmp_path / "bad.toml")
 
 
@@ -74,14 +74,14 @@ def test_a_file_lies_over_the_one_it_extends_and_chooses_its_data_sets(write_con
 def test_two_files_that_extend_each_other_are_refused(tmp_path):
     (tmp_path / "a.toml").write_text("extends = 'b.toml'", encoding="utf-8")
     (tmp_path / "b.toml").write_text("extends = 'a.toml'", encoding="utf-8")
-    with pytest.raises(GraphError, match="extends it again"):
+    with pytest.raises(OptionError, match="extends it again"):
         read_config(tmp_path / "a.toml")
 
 
 def test_a_number_of_seeds_stands_for_the_first_ones(write_config):
     assert read_config(write_config(FALCON, seeds=3)).seeds == (0, 1, 2)
     assert read_config(write_config(FALCON), {"seeds": [4, 9]}).seeds == (4, 9)
-    with pytest.raises(GraphError, match="seeds must be"):
+    with pytest.raises(OptionError, match="seeds must be"):
         read_config(write_config(FALCON), {"seeds": []})
 
 

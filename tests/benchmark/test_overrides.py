@@ -3,7 +3,7 @@
 import pytest
 
 from falcon_gnn.benchmark.overrides import parse_choice, parse_overrides
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_setting_becomes_an_override(setting, expected):
     ],
 )
 def test_a_setting_that_is_unclear_is_refused(setting, message):
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         parse_overrides([setting])
 
 
@@ -53,5 +53,5 @@ def test_a_value_that_holds_a_comma_stands_in_a_list():
 
 
 def test_a_choice_by_an_unknown_label_is_refused():
-    with pytest.raises(GraphError, match="Did you mean 'dataset'"):
+    with pytest.raises(OptionError, match="Did you mean 'dataset'"):
         parse_choice(["datasets=Cora"])

@@ -7,7 +7,7 @@ from tests.benchmark.conftest import FALCON, NONE
 
 from falcon_gnn.benchmark.overrides import parse_choice
 from falcon_gnn.benchmark.plan import choose_runs, make_plan
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
 
 PAPER = Path(__file__).resolve().parents[2] / "configs" / "paper"
@@ -124,12 +124,12 @@ def test_runs_are_chosen_by_their_labels(write_config):
 
 
 def test_an_option_out_of_range_names_file_data_set_and_method(write_config):
-    with pytest.raises(GraphError, match=r"tiny: tiny, sign, FALCON: gamma must lie in"):
+    with pytest.raises(OptionError, match=r"tiny: tiny, sign, FALCON: gamma must lie in"):
         make_plan(write_config("[methods.FALCON]\ncollapse.gamma = 2"))
 
 
 def test_a_method_without_any_budget_is_refused(write_config):
-    with pytest.raises(GraphError, match=r"needs budgets, or collapse\.node_budget"):
+    with pytest.raises(OptionError, match=r"needs budgets, or collapse\.node_budget"):
         make_plan(write_config(FALCON), {"collapse.node_budget": "none"})
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from falcon_gnn.benchmark.records import RecordWriter, read_records
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 
 def test_a_torn_last_line_is_left_out(tmp_path):
@@ -31,7 +31,7 @@ def test_a_whole_last_line_without_an_end_is_kept(tmp_path):
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text('{"id": "a", "record": {}}\n{"id": \n{"id": "b", "record": {}}\n', encoding="utf-8")
-    with pytest.raises(GraphError, match="line 2"):
+    with pytest.raises(OptionError, match="line 2"):
         read_records(path)
 
 

@@ -11,7 +11,7 @@ from falcon_gnn.benchmark.execute import is_out_of_memory
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.plan import make_plan
 from falcon_gnn.benchmark.runs import BenchOptions, run_benchmark
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 
 
 def lines(path):
@@ -101,7 +101,7 @@ def test_only_the_chosen_runs_are_done(write_config, records):
     config = write_config(FALCON, NONE, seeds=2)
     outcome = bench(config, records, only={"method": frozenset({"none"}), "seed": frozenset({"1"})})
     assert outcome.num_done == 1
-    with pytest.raises(GraphError, match="no run of tiny fits method=x"):
+    with pytest.raises(OptionError, match="no run of tiny fits method=x"):
         bench(config, records, only={"method": frozenset({"x"})})
 
 
@@ -196,7 +196,7 @@ def test_resources_hold_the_memory_and_the_time_of_an_epoch(write_config, record
 
 @pytest.mark.parametrize("kind", ["collapse_time", "resources"])
 def test_runs_that_are_timed_have_the_machine_to_themselves(write_config, records, kind):
-    with pytest.raises(GraphError, match="num_workers must be 1"):
+    with pytest.raises(OptionError, match="num_workers must be 1"):
         bench(write_config(FALCON, kind=kind), records, num_workers=2)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from falcon_gnn.benchmark.search import SearchSpace, TuneOptions, search_config, tune
 from falcon_gnn.datasets import SyntheticShape, synthetic_graph
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 pytest.importorskip("optuna")
 
@@ -78,19 +78,19 @@ def test_models_without_hop_features_keep_their_hops():
 
 def test_a_search_whose_every_trial_fails_says_so(graph, config):
     hopeless = replace(config, reduction=replace(config.reduction, node_budget=1000))
-    with pytest.raises(GraphError, match="every one of 2 trials failed"):
+    with pytest.raises(OptionError, match="every one of 2 trials failed"):
         tune(graph, hopeless, TuneOptions(SPACE, num_trials=2))
 
 
 def test_a_search_needs_validation_nodes_and_a_reduction(graph, config):
-    with pytest.raises(GraphError, match="val_mask"):
+    with pytest.raises(OptionError, match="val_mask"):
         tune(graph.replace(val_mask=None), config)
-    with pytest.raises(GraphError, match="CollapseConfig"):
+    with pytest.raises(OptionError, match="CollapseConfig"):
         tune(graph, replace(config, reduction=None))
 
 
 def test_an_empty_space_is_refused():
-    with pytest.raises(GraphError, match="gammas must hold at least one value"):
+    with pytest.raises(OptionError, match="gammas must hold at least one value"):
         SearchSpace(gammas=())
 
 
@@ -99,5 +99,5 @@ def test_what_is_not_given_keeps_its_default():
 
 
 def test_a_search_needs_a_budget():
-    with pytest.raises(GraphError, match="node_budget is needed"):
+    with pytest.raises(OptionError, match="node_budget is needed"):
         search_config("sign", {})

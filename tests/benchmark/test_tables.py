@@ -10,7 +10,7 @@ from falcon_gnn.benchmark.paper import PaperPlace, paper_figures
 from falcon_gnn.benchmark.records import Records
 from falcon_gnn.benchmark.summary import summarise
 from falcon_gnn.benchmark.tables import render, write_tables
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 
 def cell(ids, method="FALCON", centrality="PR", budget=500, model="qsign", paper="falcon"):
@@ -79,7 +79,7 @@ def test_csv_has_one_row_per_figure():
 
 
 def test_an_unknown_format_is_refused():
-    with pytest.raises(GraphError, match="format must be one of md, csv, latex, got 'html'"):
+    with pytest.raises(OptionError, match="format must be one of md, csv, latex, got 'html'"):
         render(summarise(Records([plan(cell(["a"]))], dict(THREE))), "html")
 
 
@@ -160,7 +160,7 @@ def test_two_cells_of_one_run_are_both_shown():
 
 
 def test_records_without_a_benchmark_are_refused():
-    with pytest.raises(GraphError, match="hold no benchmark"):
+    with pytest.raises(OptionError, match="hold no benchmark"):
         summarise(Records(runs=dict(THREE)))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from falcon_gnn.datasets import read_npz, write_npz
 from falcon_gnn.datasets.layout import graph_from_arrays, graph_to_arrays
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 
 
@@ -69,7 +69,7 @@ def test_masks_of_several_splits_are_picked_by_index_in_either_orientation(split
 
 def test_a_split_that_is_not_there_is_refused():
     arrays = {"num_nodes": np.array(3), "edges": np.array([[0, 1]]), "train_masks": np.ones((2, 3), bool)}
-    with pytest.raises(GraphError, match=r"split_index must be in \[0, 2\), got 2"):
+    with pytest.raises(OptionError, match=r"split_index must be in \[0, 2\), got 2"):
         graph_from_arrays(arrays, 2)
 
 
@@ -112,7 +112,7 @@ def test_a_truncated_file_is_named(tmp_path, rich_graph):
     path = tmp_path / "graph.npz"
     write_npz(rich_graph, path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(GraphError, match=r"graph\.npz cannot be read as an \.npz graph"):
+    with pytest.raises(OptionError, match=r"graph\.npz cannot be read as an \.npz graph"):
         read_npz(path)
 
 
@@ -122,12 +122,12 @@ def test_damaged_content_is_named(tmp_path, rich_graph):
     content = bytearray(path.read_bytes())
     content[60:70] = bytes(10)
     path.write_bytes(content)
-    with pytest.raises(GraphError, match=r"graph\.npz cannot be read"):
+    with pytest.raises(OptionError, match=r"graph\.npz cannot be read"):
         read_npz(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(GraphError, match=r"none\.npz does not exist"):
+    with pytest.raises(OptionError, match=r"none\.npz does not exist"):
         read_npz(tmp_path / "none.npz")
 
 
@@ -139,7 +139,7 @@ class _Bomb:
 def test_pickled_objects_are_refused_and_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("bad.npz", num_nodes=3, edges=np.array([[0, 1]]), y=np.array([_Bomb()] * 3, object))
-    with pytest.raises(GraphError, match=r"bad\.npz cannot be read"):
+    with pytest.raises(OptionError, match=r"bad\.npz cannot be read"):
         read_npz("bad.npz")
     assert not (tmp_path / "exploded").exists()
 
@@ -172,7 +172,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, rich_graph, monkeypa
 
 
 def test_a_name_that_numpy_would_change_is_refused(tmp_path, rich_graph):
-    with pytest.raises(GraphError, match=r"path must end in \.npz"):
+    with pytest.raises(OptionError, match=r"path must end in \.npz"):
         write_npz(rich_graph, tmp_path / "graph")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from falcon_gnn.datasets import read_folder, write_folder
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 
 
@@ -53,13 +53,13 @@ def test_a_truncated_array_is_named(tmp_path):
     folder = _save(tmp_path / "graph", edge_index=np.array([[0], [1]]), x=np.ones((4, 200)))
     content = (folder / "x.npy").read_bytes()
     (folder / "x.npy").write_bytes(content[:-50])
-    with pytest.raises(GraphError, match=r"x\.npy cannot be read"):
+    with pytest.raises(OptionError, match=r"x\.npy cannot be read"):
         read_folder(folder)
 
 
 def test_pickled_arrays_are_refused(tmp_path):
     folder = _save(tmp_path / "graph", edge_index=np.array([[0], [1]]), y=np.array([1, None], object))
-    with pytest.raises(GraphError, match=r"y\.npy cannot be read"):
+    with pytest.raises(OptionError, match=r"y\.npy cannot be read"):
         read_folder(folder)
 
 

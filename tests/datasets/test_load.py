@@ -8,7 +8,7 @@ import pytest
 
 from falcon_gnn.datasets import load_graph, write_folder, write_npz
 from falcon_gnn.datasets.load import detect_format
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 
 @pytest.fixture
@@ -46,28 +46,28 @@ def test_content_decides_where_the_name_does_not(archive, rich_graph, assert_sam
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path):
     (tmp_path / "graph.xlsx").write_text("?")
-    with pytest.raises(GraphError, match=r"none of the supported formats: \.npz, \.pt"):
+    with pytest.raises(OptionError, match=r"none of the supported formats: \.npz, \.pt"):
         load_graph(tmp_path / "graph.xlsx")
 
 
 def test_a_folder_without_a_graph_says_what_it_looked_for(tmp_path):
-    with pytest.raises(GraphError, match=r"neither edge_index\.npy nor edges\.parquet"):
+    with pytest.raises(OptionError, match=r"neither edge_index\.npy nor edges\.parquet"):
         load_graph(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "close"), [("coar", "cora"), ("pubmde", "pubmed"), ("ogbn-arxive", "ogbn-arxiv")])
 def test_a_misspelt_name_gets_the_nearest_one(name, close):
-    with pytest.raises(GraphError, match=f"Did you mean '{close}'"):
+    with pytest.raises(OptionError, match=f"Did you mean '{close}'"):
         load_graph(name)
 
 
 def test_a_name_like_none_gets_the_list():
-    with pytest.raises(GraphError, match=r"one of digits, cora.* got 'zzzzz'\.$"):
+    with pytest.raises(OptionError, match=r"one of digits, cora.* got 'zzzzz'\.$"):
         load_graph("zzzzz")
 
 
 def test_a_missing_path_is_not_taken_for_a_name(tmp_path):
-    with pytest.raises(GraphError, match=r"none\.npz does not exist"):
+    with pytest.raises(OptionError, match=r"none\.npz does not exist"):
         load_graph(tmp_path / "none.npz")
 
 
@@ -77,12 +77,12 @@ def test_names_are_known_in_any_case():
 
 @pytest.mark.parametrize("option", [{"threshold": 0.5}, {"num_nodes": 5}, {"nodes": "nodes.csv"}])
 def test_options_without_meaning_for_the_source_are_refused(archive, option):
-    with pytest.raises(GraphError, match=f"{next(iter(option))} has no meaning for"):
+    with pytest.raises(OptionError, match=f"{next(iter(option))} has no meaning for"):
         load_graph(archive, **option)
 
 
 def test_a_name_takes_no_options_of_files():
-    with pytest.raises(GraphError, match="num_nodes has no meaning for the data set digits"):
+    with pytest.raises(OptionError, match="num_nodes has no meaning for the data set digits"):
         load_graph("digits", num_nodes=5)
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from falcon_gnn.datasets import dataset_names, load_graph, read_npz
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 
 
 def test_digits_need_no_file_and_are_a_sparse_connected_graph_of_like_images():
@@ -26,13 +26,13 @@ def test_a_threshold_changes_the_edges_of_digits():
 
 
 def test_a_threshold_has_no_meaning_for_a_set_with_edges():
-    with pytest.raises(GraphError, match="threshold is for image sets"):
+    with pytest.raises(OptionError, match="threshold is for image sets"):
         load_graph("cora", threshold=0.5)
 
 
 @pytest.mark.parametrize("name", [name for name in dataset_names() if name != "digits"])
 def test_what_is_not_there_says_which_files_it_wants_and_where(tmp_path, name):
-    with pytest.raises(GraphError, match=rf"{name} needs the files .*looked in: .*Nothing is downloaded.*root="):
+    with pytest.raises(OptionError, match=rf"{name} needs the files .*looked in: .*Nothing is downloaded.*root="):
         load_graph(name, root=tmp_path)
 
 
@@ -87,7 +87,7 @@ class _Bomb:
 def test_a_planetoid_file_cannot_run_code(tmp_path):
     target = tmp_path / "exploded"
     _planetoid_files(tmp_path, graph=_Bomb(str(target)))
-    with pytest.raises(GraphError, match=r"ind\.cora\.graph cannot be read .* may be malicious"):
+    with pytest.raises(OptionError, match=r"ind\.cora\.graph cannot be read .* may be malicious"):
         load_graph("cora", root=tmp_path)
     assert not target.exists()
 
@@ -134,7 +134,7 @@ def test_ppi_edges_of_another_part_are_noticed(ppi_folder):
 
 def test_a_cut_json_file_is_named(ppi_folder):
     (ppi_folder / "train_graph.json").write_text('{"links": [')
-    with pytest.raises(GraphError, match=r"raw files of ppi \(train\)"):
+    with pytest.raises(OptionError, match=r"raw files of ppi \(train\)"):
         load_graph("ppi", root=ppi_folder)
 
 
@@ -186,7 +186,7 @@ def test_organ_images_become_a_cosine_graph_with_their_parts_as_masks(tmp_path):
 def test_an_organ_archive_is_recognised_by_its_content(tmp_path):
     _organ_archive(tmp_path / "mine.npz")
     assert load_graph(tmp_path / "mine.npz", threshold=0.75).num_nodes == 50
-    with pytest.raises(GraphError, match="split_index has no meaning for an image archive"):
+    with pytest.raises(OptionError, match="split_index has no meaning for an image archive"):
         load_graph(tmp_path / "mine.npz", split_index=1)
 
 
@@ -248,5 +248,5 @@ def test_a_cut_gzip_file_is_named(tmp_path):
     _ogb_files(tmp_path, "time")
     path = tmp_path / "raw" / "edge.csv.gz"
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(GraphError, match=r"edge\.csv\.gz cannot be read as gzipped CSV"):
+    with pytest.raises(OptionError, match=r"edge\.csv\.gz cannot be read as gzipped CSV"):
         load_graph("ogbn-arxiv", root=tmp_path)

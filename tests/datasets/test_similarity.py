@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from falcon_gnn.datasets import cosine_edges, similarity
 from falcon_gnn.datasets.similarity import threshold_for_edges
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 
 
 def _slow_edges(x, threshold):
@@ -63,7 +63,7 @@ def test_the_threshold_is_the_thousandth_nearest_to_the_wanted_edges():
 
 @pytest.mark.parametrize("threshold", [1.0, -1.1, float("nan")])
 def test_a_threshold_that_is_no_cosine_is_refused(threshold):
-    with pytest.raises(GraphError, match="threshold must be a cosine"):
+    with pytest.raises(OptionError, match="threshold must be a cosine"):
         cosine_edges(np.ones((2, 2)), threshold)
 
 

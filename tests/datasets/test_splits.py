@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falcon_gnn.datasets.splits import SplitOptions, apply_split, random_masks
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 
 SHARES = (0.6, 0.2, 0.2)
@@ -66,19 +66,19 @@ def test_no_choice_keeps_the_masks_or_their_absence():
 
 @pytest.mark.parametrize("split", ["public", "full"])
 def test_a_split_that_the_source_lacks_is_refused(split):
-    with pytest.raises(GraphError, match=f"split='{split}' needs .* Use split='random'"):
+    with pytest.raises(OptionError, match=f"split='{split}' needs .* Use split='random'"):
         apply_split(_graph(), SplitOptions(split))
 
 
 def test_unknown_splits_and_impossible_shares_are_refused():
-    with pytest.raises(GraphError, match="split must be one of public, full, random"):
+    with pytest.raises(OptionError, match="split must be one of public, full, random"):
         SplitOptions("official")
-    with pytest.raises(GraphError, match="split_shares must be three shares"):
+    with pytest.raises(OptionError, match="split_shares must be three shares"):
         SplitOptions("random", (0.9, 0.2, 0.2))
 
 
 def test_a_graph_without_labels_known_cannot_be_split():
-    with pytest.raises(GraphError, match="at least one labelled node"):
+    with pytest.raises(OptionError, match="at least one labelled node"):
         random_masks(3, np.array([-1, -1, -1]), SHARES, 0)
 
 

@@ -13,7 +13,7 @@ from falcon_gnn.datasets import (
     synthetic_graph,
     write_synthetic_folder,
 )
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 
 @pytest.mark.parametrize("exponent", [2.1, 2.5, None])
@@ -76,5 +76,5 @@ def test_the_flickr_shape_has_flickrs_sizes():
 
 @pytest.mark.parametrize("wrong", [{"exponent": 2.0}, {"num_edges": 4000}, {"homophily": 1.5}, {"num_classes": 0}])
 def test_impossible_shapes_are_refused(wrong):
-    with pytest.raises(GraphError, match=f"{next(iter(wrong))} is out of the range"):
+    with pytest.raises(OptionError, match=f"{next(iter(wrong))} is out of the range"):
         synthetic_graph(SyntheticShape(**{"num_nodes": 100, "num_edges": 200, **wrong}))

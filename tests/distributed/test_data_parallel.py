@@ -20,7 +20,7 @@ from falcon_gnn.distributed.data_parallel import WorkerError, train_on_devices
 from falcon_gnn.distributed.device_job import parse_arguments, read_place, run_job
 from falcon_gnn.distributed.device_training import DeviceJob, ShardedTraining, fit_config, open_group, train_share
 from falcon_gnn.distributed.shards import PartShards, Place, RowShards, shard_source, shard_targets
-from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.quantization.layers import compressed_batch_norm
 from falcon_gnn.quantization.mlp import MLP
@@ -215,7 +215,7 @@ def test_torchrun_runs_the_module_and_one_process_writes(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("model", ["gcn", "gas"])
 def test_models_that_cannot_be_shared_out_are_refused(model: str) -> None:
-    with pytest.raises(GraphError, match=f"model='{model}'.*one device"):
+    with pytest.raises(OptionError, match=f"model='{model}'.*one device"):
         train_on_devices(make_graph(), make_config(model), num_devices=2)
 
 
@@ -229,12 +229,12 @@ def test_models_that_cannot_be_shared_out_are_refused(model: str) -> None:
 )
 def test_what_does_not_fit_several_devices_is_refused(changes: dict[str, Any], num_devices: int, message: str) -> None:
     changes.pop("num_devices", None)
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         fit_config(replace(make_config("sign"), **changes), num_devices)
 
 
 def test_resume_needs_a_checkpoint() -> None:
-    with pytest.raises(GraphError, match="resume needs the checkpoint"):
+    with pytest.raises(OptionError, match="resume needs the checkpoint"):
         train_two(resume=True)
 
 
@@ -271,17 +271,17 @@ def test_no_batch_is_too_small_for_batch_norm_on_every_device() -> None:
 def test_more_devices_than_parts_are_refused() -> None:
     source = make_source(make_graph(), CONFIGS["cluster"], "classes", torch.device("cpu"))
     assert isinstance(shard_source(source, Place(0, 4, 0), batch_norm=False), PartShards)
-    with pytest.raises(GraphError, match="at least 5 parts to share out, got 4"):
+    with pytest.raises(OptionError, match="at least 5 parts to share out, got 4"):
         shard_source(source, Place(0, 5, 0), batch_norm=False)
 
 
 def test_the_module_says_that_torchrun_must_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
-    with pytest.raises(GraphError, match="torchrun --nproc-per-node 2"):
+    with pytest.raises(OptionError, match="torchrun --nproc-per-node 2"):
         read_place()
 
 
 def test_the_job_refuses_a_model_before_it_loads_the_graph(tmp_path: Path) -> None:
     options = parse_arguments(["nowhere.npz", "--model", "gas", "--out", str(tmp_path)])
-    with pytest.raises(GraphError, match="model='gas'"):
+    with pytest.raises(OptionError, match="model='gas'"):
         run_job(options, Place(0, 2, 0))

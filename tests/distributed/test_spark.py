@@ -341,7 +341,7 @@ def test_command_lets_spark_read_parquet_tables(spark: Any, tmp_path: Path) -> N
     local = fg.collapse(graph, node_budget=20, centrality="degree", num_clusters=1)
     reduced = fg.load_graph(tmp_path / "out")
     assert sorted(reduced.node_attributes["node_id"]) == ids[local.kept].tolist()
-    with pytest.raises(fg.GraphError, match="num_nodes has no meaning for Parquet tables"):
+    with pytest.raises(fg.OptionError, match="num_nodes has no meaning for Parquet tables"):
         collapse_by_command(*tables, "--centrality", "degree", "--num-nodes", "60", "--out", str(tmp_path / "out"))
 
 
@@ -355,7 +355,7 @@ def test_command_lets_spark_read_parquet_tables(spark: Any, tmp_path: Path) -> N
 )
 def test_command_names_options_that_do_not_go_with_the_engine(words: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["collapse", "digits", "--out", "out", *words])
-    assert isinstance(done.exception, fg.GraphError)
+    assert isinstance(done.exception, fg.OptionError)
     assert message in str(done.exception)
 
 
@@ -386,7 +386,7 @@ def test_edges_are_cleaned_and_counted_as_on_the_local_engine(spark: Any) -> Non
 def test_bad_weights_are_named(spark: Any, weight: list[float], message: str) -> None:
     columns = {"source": np.array([0, 1]), "target": np.array([1, 0]), "weight": np.array(weight)}
     nodes = upload_columns(spark, {"node_id": np.arange(2), "index": np.arange(2)})
-    with pytest.raises(fg.GraphError, match=message):
+    with pytest.raises(fg.OptionError, match=message):
         index_edges(upload_columns(spark, columns), nodes, nodes)
 
 
@@ -398,7 +398,7 @@ def test_bad_weights_are_named(spark: Any, weight: list[float], message: str) ->
     ],
 )
 def test_what_spark_does_not_compute_is_refused_before_any_work(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(fg.GraphError, match=message):
+    with pytest.raises(fg.OptionError, match=message):
         engine.collapse("nodes.parquet", "edges.parquet", fg.CollapseConfig(10, **options))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.transforms import Compose, NormalizeFeatures, ToSparseTensor
 
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.interop.pyg import FalconCollapse, from_pyg
 from falcon_gnn.reduction import CollapseConfig, collapse
 
@@ -137,13 +137,13 @@ def test_scores_clusters_and_protected_nodes_come_from_the_data():
 
 
 def test_an_attribute_that_is_missing_is_named():
-    with pytest.raises(GraphError, match="data must have the attribute 'score'"):
+    with pytest.raises(OptionError, match="data must have the attribute 'score'"):
         FalconCollapse(node_budget=5, centrality_attr="score")(_data())
 
 
 @pytest.mark.parametrize("options", [{}, {"node_budget": 5, "speed": 9}])
 def test_wrong_options_are_named(options):
-    with pytest.raises(GraphError, match="FalconCollapse needs node_budget and takes centrality"):
+    with pytest.raises(OptionError, match="FalconCollapse needs node_budget and takes centrality"):
         FalconCollapse(**options)
 
 

@@ -10,7 +10,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
 
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop import from_pyg, to_pyg
 
@@ -135,7 +135,7 @@ def test_one_of_several_splits_is_used_and_all_are_kept(split_index):
 
 def test_a_split_that_is_not_there_is_refused():
     data = Data(edge_index=EDGES, train_mask=torch.ones(3, 2, dtype=torch.bool), num_nodes=3)
-    with pytest.raises(GraphError, match=r"split_index must be in \[0, 2\)"):
+    with pytest.raises(OptionError, match=r"split_index must be in \[0, 2\)"):
         from_pyg(data, 2)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.interop import read_pt
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -60,7 +60,7 @@ def test_a_malicious_file_is_refused_and_nothing_runs(tmp_path, legacy):
     data = _data()
     data.bomb = _Bomb(str(tmp_path / "exploded"))
     torch.save(data, tmp_path / "bad.pt", _use_new_zipfile_serialization=not legacy)
-    with pytest.raises(GraphError, match=r"bad\.pt: refused, since it holds more than tensors"):
+    with pytest.raises(OptionError, match=r"bad\.pt: refused, since it holds more than tensors"):
         read_pt(tmp_path / "bad.pt")
     assert not (tmp_path / "exploded").exists()
 
@@ -80,7 +80,7 @@ def test_a_class_that_other_code_allowed_is_still_refused(tmp_path):
     data = _data()
     data.guest = _Allowed()
     torch.save(data, tmp_path / "guest.pt")
-    with torch.serialization.safe_globals([_Allowed]), pytest.raises(GraphError, match=r"guest\.pt: refused"):
+    with torch.serialization.safe_globals([_Allowed]), pytest.raises(OptionError, match=r"guest\.pt: refused"):
         read_pt(tmp_path / "guest.pt")
 
 
@@ -90,13 +90,13 @@ def test_truncated_empty_and_missing_files_are_named(tmp_path):
     (tmp_path / "cut.pt").write_bytes(content[: len(content) // 2])
     (tmp_path / "empty.pt").write_bytes(b"")
     for name in ("cut.pt", "empty.pt", "none.pt"):
-        with pytest.raises(GraphError, match=rf"{name}: "):
+        with pytest.raises(OptionError, match=rf"{name}: "):
             read_pt(tmp_path / name)
 
 
 def test_a_file_without_a_graph_says_what_it_holds(tmp_path):
     torch.save(torch.ones(3), tmp_path / "weights.pt")
-    with pytest.raises(GraphError, match=r"weights\.pt: holds no graph, but Tensor"):
+    with pytest.raises(OptionError, match=r"weights\.pt: holds no graph, but Tensor"):
         read_pt(tmp_path / "weights.pt")
 
 

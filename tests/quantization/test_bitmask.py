@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization import bitmask
 from falcon_gnn.quantization.bitmask import keep_factor, pack_bits, unpack_bits
 from falcon_gnn.quantization.codec import BLOCK_VALUES, draw_seeds
@@ -34,7 +35,7 @@ def test_packing_reads_rows_whatever_the_strides() -> None:
 
 
 def test_packing_refuses_other_types() -> None:
-    with pytest.raises(TypeError, match="bool"):
+    with pytest.raises(OptionError, match="bool"):
         pack_bits(torch.ones(4))
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization import codec
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, draw_seeds, quantize
 
@@ -176,7 +177,7 @@ def test_an_argument_out_of_range_is_named(arguments: dict[str, object], message
 
 
 def test_integers_are_refused() -> None:
-    with pytest.raises(TypeError, match="floating"):
+    with pytest.raises(OptionError, match="floating"):
         quantize(torch.arange(4))
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import collapse_cases
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import collapse
 
@@ -126,7 +126,7 @@ def test_masks_that_select_no_survivor_are_left_out():
 
 
 def test_a_collapse_that_loses_every_training_node_is_refused_with_the_fix():
-    with pytest.raises(GraphError, match=r"no training node survives this collapse\. Pass protect=train_mask"):
+    with pytest.raises(OptionError, match=r"no training node survives this collapse\. Pass protect=train_mask"):
         _star(train_mask=np.array([0, 1, 0, 0, 0], bool), scope="full")
 
 

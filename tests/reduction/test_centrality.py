@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import MAX_SEED, EdgeList, edge_lists
 
-from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import centrality as centralities
 from falcon_gnn.reduction.centrality import (
@@ -171,7 +171,7 @@ def test_random_scores_follow_the_seed():
 
 
 def test_an_unknown_centrality_is_refused_with_all_names():
-    with pytest.raises(GraphError, match=r"degree, betweenness, closeness, pagerank, eigenvector, random.*got 'katz'"):
+    with pytest.raises(OptionError, match=r"degree, betweenness, closeness, pagerank, eigenvector, random.*got 'katz'"):
         compute_centrality("katz", *_adjacency([], 2))
 
 

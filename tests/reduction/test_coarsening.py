@@ -10,7 +10,7 @@ from tests import oracles
 from tests.strategies import edge_lists
 
 from falcon_gnn.datasets import load_graph
-from falcon_gnn.errors import BudgetError, FalconWarning, GraphError
+from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.coarsening import coarsen
 from falcon_gnn.reduction.config import CoarsenConfig
@@ -186,10 +186,10 @@ def test_the_report_names_the_options_and_the_stages(digits):
     [
         (0, {}, BudgetError, "node_budget must be"),
         (1798, {}, BudgetError, r"node_budget must be an int in \[1, 1078\]"),
-        (0.5, {"method": "metis"}, GraphError, "method must be one of variation_neighborhoods, heavy_edge"),
-        (0.5, {"scope": "test"}, GraphError, "scope must be one of"),
-        (0.5, {"seed": -1}, GraphError, "seed must be"),
-        (0.5, {"gamma": 0.3}, GraphError, "coarsen.. takes the options method, num_classes, scope, seed, task"),
+        (0.5, {"method": "metis"}, OptionError, "method must be one of variation_neighborhoods, heavy_edge"),
+        (0.5, {"scope": "test"}, OptionError, "scope must be one of"),
+        (0.5, {"seed": -1}, OptionError, "seed must be"),
+        (0.5, {"gamma": 0.3}, OptionError, "coarsen.. takes the options method, num_classes, scope, seed, task"),
     ],
 )
 def test_an_unusable_option_is_named(digits, budget, options, error, message):

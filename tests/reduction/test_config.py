@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import BudgetError, GraphError
+from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.reduction import CollapseConfig
 
 
@@ -24,7 +24,7 @@ def test_a_centrality_may_be_named_as_in_the_paper(short, full):
 
 
 def test_a_misspelt_centrality_is_answered_with_the_nearest_name():
-    with pytest.raises(GraphError, match=r"got 'eigenvecor'\. Did you mean 'eigenvector'"):
+    with pytest.raises(OptionError, match=r"got 'eigenvecor'\. Did you mean 'eigenvector'"):
         CollapseConfig(1, centrality="eigenvecor")
 
 
@@ -40,13 +40,13 @@ def test_a_misspelt_centrality_is_answered_with_the_nearest_name():
     ],
 )
 def test_an_unknown_choice_is_refused_with_what_is_allowed_and_what_was_given(option, value, allowed):
-    with pytest.raises(GraphError, match=f"{option} must be one of {allowed}, got '{value}'"):
+    with pytest.raises(OptionError, match=f"{option} must be one of {allowed}, got '{value}'"):
         CollapseConfig(1, **{option: value})
 
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan"), "0.5", None, True])
 def test_gamma_outside_0_to_1_is_refused(gamma):
-    with pytest.raises(GraphError, match=r"gamma must lie in \[0, 1\].*got"):
+    with pytest.raises(OptionError, match=r"gamma must lie in \[0, 1\].*got"):
         CollapseConfig(1, gamma=gamma)
 
 
@@ -62,7 +62,7 @@ def test_a_budget_that_no_graph_can_meet_is_refused_at_once(node_budget):
      ("num_samples", 1.0), ("closeness_samples", -3), ("num_clusters", True)],
 )  # fmt: skip
 def test_a_count_out_of_range_is_refused_with_the_least_value(option, value):
-    with pytest.raises(GraphError, match=f"{option} must be a whole number of at least [01], got {value!r}"):
+    with pytest.raises(OptionError, match=f"{option} must be a whole number of at least [01], got {value!r}"):
         CollapseConfig(1, **{option: value})
 
 

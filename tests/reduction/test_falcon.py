@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import CollapseCase, collapse_cases, node_permutations
 
-from falcon_gnn.errors import BudgetError, FalconWarning, GraphError
+from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import CollapseConfig, collapse
 from falcon_gnn.reduction.centrality import round_scores
@@ -424,7 +424,7 @@ def test_a_budget_of_exactly_the_protected_nodes_keeps_just_them():
 
 @pytest.mark.parametrize("protect", [[5], [-1], [0.5], np.ones(4, bool), [[0, 1]], np.array([0, 1, 1, 0, 0], np.uint8)])
 def test_protected_nodes_that_are_neither_a_mask_nor_distinct_ids_are_refused(protect):
-    with pytest.raises(GraphError, match=r"protect (must be|holds an id twice)"):
+    with pytest.raises(OptionError, match=r"protect (must be|holds an id twice)"):
         _collapse_path(protect=protect, node_budget=4)
 
 
@@ -432,13 +432,13 @@ def test_protected_nodes_that_are_neither_a_mask_nor_distinct_ids_are_refused(pr
     "scores", [np.arange(4.0), np.ones((5, 1)), [1, 2, 3, 4, np.nan], [1, 2, 3, 4, -np.inf], np.ones(5, complex)]
 )
 def test_unusable_scores_are_refused(scores):
-    with pytest.raises(GraphError, match="centrality scores must be"):
+    with pytest.raises(OptionError, match="centrality scores must be"):
         _collapse_path(centrality=scores)
 
 
 @pytest.mark.parametrize("clusters", [np.arange(4), np.ones((5, 1), int), [0, 0, 0, 0, -1], np.zeros(5)])
 def test_unusable_clusters_are_refused(clusters):
-    with pytest.raises(GraphError, match="clusters must be whole numbers >= 0"):
+    with pytest.raises(OptionError, match="clusters must be whole numbers >= 0"):
         _collapse_path(clusters=np.asarray(clusters))
 
 
@@ -449,12 +449,12 @@ def test_scores_and_clusters_outside_the_scope_may_be_anything():
 
 
 def test_an_unknown_option_is_refused_with_those_there_are():
-    with pytest.raises(GraphError, match=r"collapse\(\) takes the options .*node_budget.*, got budget"):
+    with pytest.raises(OptionError, match=r"collapse\(\) takes the options .*node_budget.*, got budget"):
         _collapse_path(budget=3)
 
 
 def test_a_misspelt_centrality_is_answered_with_the_nearest_name():
-    with pytest.raises(GraphError, match="Did you mean 'closeness'"):
+    with pytest.raises(OptionError, match="Did you mean 'closeness'"):
         _collapse_path(centrality="closenes")
 
 

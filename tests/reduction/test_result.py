@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import collapse
 
@@ -41,7 +41,7 @@ def test_lifting_copies(result):
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 2, 3], 1.0])
 def test_values_that_are_not_one_row_per_survivor_are_refused(result, values):
-    with pytest.raises(GraphError, match=r"values must have one row per reduced node \(2\)"):
+    with pytest.raises(OptionError, match=r"values must have one row per reduced node \(2\)"):
         result.lift(values)
 
 

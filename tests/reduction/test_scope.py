@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import collapse
 
@@ -145,7 +145,7 @@ def test_a_train_scope_of_all_nodes_equals_a_full_scope_without_masks():
 
 
 def test_a_train_scope_without_a_training_mask_is_refused():
-    with pytest.raises(GraphError, match="scope='train' needs a graph with a train_mask"):
+    with pytest.raises(OptionError, match="scope='train' needs a graph with a train_mask"):
         collapse(Graph.from_edges([[0], [1]], 2), node_budget=1, scope="train")
 
 

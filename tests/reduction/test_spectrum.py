@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.strategies import edge_lists
 
 from falcon_gnn.datasets import block_graph, power_law_graph
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import spectrum
 from falcon_gnn.reduction.coarsening import coarsen
@@ -128,14 +128,14 @@ def test_components_left_alone_or_joined_whole_and_nodes_without_a_group_do_not_
 
 def test_a_group_across_components_is_refused():
     graph = Graph.from_edges(np.array([[0, 2], [1, 3]]), num_nodes=4)
-    with pytest.raises(GraphError, match="different connected components"):
+    with pytest.raises(OptionError, match="different connected components"):
         restricted_spectral_error(graph, [0, 1, 1, 2])
 
 
 @pytest.mark.parametrize(("assignment", "num_vectors"), [([0, 1], 2), ([0.0, 1.0, 1.0], 2), ([0, 1, 1], 0)])
 def test_a_wrong_assignment_or_number_of_vectors_is_refused(assignment, num_vectors):
     path = Graph.from_edges(np.array([[0, 1], [1, 2]]), num_nodes=3)
-    with pytest.raises(GraphError, match=r"assignment must|num_vectors must"):
+    with pytest.raises(OptionError, match=r"assignment must|num_vectors must"):
         restricted_spectral_error(path, assignment, num_vectors)
 
 

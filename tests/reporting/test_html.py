@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import GraphError, MissingDependencyError
+from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import collapse
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, GraphSummary, LabelSummary
@@ -91,7 +91,7 @@ def test_a_report_read_back_from_json_gives_the_same_page(text: str, make_report
 
 @pytest.mark.parametrize("given", [{}, {"before": None}, {"before": {"num_nodes": 1}}])
 def test_a_dictionary_that_is_no_report_is_refused(given: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match="report must be a CollapseReport or the dictionary its to_dict"):
+    with pytest.raises(OptionError, match="report must be a CollapseReport or the dictionary its to_dict"):
         write_report(given, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 

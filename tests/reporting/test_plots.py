@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, GraphSummary, LabelSummary
 from falcon_gnn.reporting import (
     Line,
@@ -80,7 +80,7 @@ def test_the_labels_that_moved_most_are_named() -> None:
 
 
 def test_label_shares_of_a_regression_target_are_refused() -> None:
-    with pytest.raises(GraphError, match="labels must hold the share of at least one label, got none"):
+    with pytest.raises(OptionError, match="labels must hold the share of at least one label, got none"):
         label_shares_figure(LabelSummary("regression", [], [], None, None))
 
 
@@ -150,7 +150,7 @@ def test_a_learning_curve_without_a_score_is_the_loss_alone() -> None:
 
 
 def test_a_learning_curve_of_uneven_lengths_is_refused() -> None:
-    with pytest.raises(GraphError, match=r"one length of at least 1, got 2, 1 and 2"):
+    with pytest.raises(OptionError, match=r"one length of at least 1, got 2, 1 and 2"):
         learning_curve_figure([1, 2], [1.0], [0.1, 0.2])
 
 
@@ -190,13 +190,13 @@ def test_a_logarithmic_axis_has_at_least_two_short_labels(values: list[float]) -
 
 
 def test_no_line_is_refused() -> None:
-    with pytest.raises(GraphError, match="series must hold at least one line"):
+    with pytest.raises(OptionError, match="series must hold at least one line"):
         lines_figure({}, LineAxes("x", "y"))
 
 
 @pytest.mark.parametrize("line", [([1, 2], [1]), ([1], [1], [1, 2], [1, 2]), ([[1]], [[1]])])
 def test_a_line_of_uneven_arrays_is_refused_by_name(line: tuple[list[int], ...]) -> None:
-    with pytest.raises(GraphError, match="series 'cora' must be flat and of one length"):
+    with pytest.raises(OptionError, match="series 'cora' must be flat and of one length"):
         lines_figure({"cora": line}, LineAxes("x", "y"))
 
 

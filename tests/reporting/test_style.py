@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 import matplotlib
 import pytest
 
-from falcon_gnn.errors import GraphError, MissingDependencyError
+from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.reporting import LineAxes, lines_figure, save_figure
 from falcon_gnn.reporting.style import PALETTE, figure_style, inline_svg, new_figure
 
@@ -50,7 +50,7 @@ def test_a_saved_png_is_a_png(tmp_path: Path) -> None:
 
 
 def test_another_suffix_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match=r"must end in \.png or \.svg, got .*plot\.gif"):
+    with pytest.raises(OptionError, match=r"must end in \.png or \.svg, got .*plot\.gif"):
         save_figure(_line_figure(), tmp_path / "plot.gif")
     assert list(tmp_path.iterdir()) == []
 

@@ -4,7 +4,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.checkpoint import (
     Checkpoint,
     generator_tensors,
@@ -62,7 +62,7 @@ def test_what_is_not_a_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "run.ckpt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(GraphError, match=r"run\.ckpt must be"):
+    with pytest.raises(OptionError, match=r"run\.ckpt must be"):
         read_checkpoint(path)
 
 
@@ -70,7 +70,7 @@ def test_a_truncated_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
     write_checkpoint(path, Checkpoint({"a": torch.ones(100)}, {}))
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(GraphError, match="must be"):
+    with pytest.raises(OptionError, match="must be"):
         read_checkpoint(path)
 
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
 
@@ -24,7 +24,7 @@ from falcon_gnn.training.configs import ModelConfig, TrainConfig
     ],
 )
 def test_impossible_models_are_refused_by_name(options, message):
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         ModelConfig(**options)
 
 
@@ -47,7 +47,7 @@ def test_impossible_models_are_refused_by_name(options, message):
     ],
 )
 def test_impossible_trainings_are_refused_by_name(options, message):
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         TrainConfig(**options)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.training.hops import aggregate, float_features, hop_features
 from falcon_gnn.training.propagation import normalized_csr
 
@@ -67,7 +67,7 @@ def test_integer_features_become_floats(graph):
     ("arguments", "name"), [({"num_hops": -1}, "num_hops"), ({"num_hops": 1, "block_columns": 0}, "block_columns")]
 )
 def test_impossible_arguments_are_named(graph, arguments, name):
-    with pytest.raises(GraphError, match=name):
+    with pytest.raises(OptionError, match=name):
         hop_features(graph, **arguments)
 
 

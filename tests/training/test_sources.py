@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.training.batches import FullBatch, PartBatches, RowBatches
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 from falcon_gnn.training.history import HistoryBatches
@@ -60,7 +60,7 @@ def test_hop_source_with_weights_gives_each_training_node_a_mean_of_hops(graph):
 
 
 def test_hop_source_weights_must_fit_both_graphs(graph):
-    with pytest.raises(GraphError, match=r"hop_source must name.*got float64 of shape \(60, 59\)"):
+    with pytest.raises(OptionError, match=r"hop_source must name.*got float64 of shape \(60, 59\)"):
         make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, csr_array((60, 59))))
 
 
@@ -72,13 +72,13 @@ def test_hop_source_takes_the_train_mask_of_the_reduced_graph(graph):
 
 @pytest.mark.parametrize("model", ["gcn", "cluster-gcn", "gas"])
 def test_hop_source_is_refused_by_models_without_hops(graph, model):
-    with pytest.raises(GraphError, match=f"hop_source is read by sign.*'{model}'"):
+    with pytest.raises(OptionError, match=f"hop_source is read by sign.*'{model}'"):
         make_source(graph, _config(model), "classes", CPU, hop_source=(graph, np.arange(60)))
 
 
 @pytest.mark.parametrize("ids", [np.arange(59), np.arange(60) + 1, np.arange(60) - 1, np.arange(60) / 2])
 def test_hop_source_ids_must_fit_both_graphs(graph, ids):
-    with pytest.raises(GraphError, match="hop_source must name"):
+    with pytest.raises(OptionError, match="hop_source must name"):
         make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, ids))
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import GraphBatch, RowBatch
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
@@ -78,7 +78,7 @@ def test_the_largest_batch_has_the_most_targets(graph):
 
 @pytest.mark.parametrize("name", ["nonsense", "cuda:99"])
 def test_an_unusable_device_is_named(name):
-    with pytest.raises(GraphError, match=f"device must be auto or a device.*{name}"):
+    with pytest.raises(OptionError, match=f"device must be auto or a device.*{name}"):
         resolve_device(name)
 
 

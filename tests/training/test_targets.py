@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.training.targets import make_targets, resolve_task, take_targets, training_nodes
 
 LOGITS = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
@@ -69,7 +69,7 @@ def test_multi_label_outputs_are_the_columns(make_graph):
 
 
 def test_too_few_classes_are_refused(graph):
-    with pytest.raises(GraphError, match="num_classes"):
+    with pytest.raises(OptionError, match="num_classes"):
         resolve_task(graph, graph, None, 2)
 
 

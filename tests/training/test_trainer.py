@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError
+from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training import trainer
 from falcon_gnn.training.checkpoint import read_checkpoint
@@ -155,14 +155,14 @@ def test_a_finished_training_resumes_to_its_result(graph, tmp_path):
 def test_resuming_another_training_is_refused_with_what_differs(graph, tmp_path):
     path = tmp_path / "run.ckpt"
     train(graph, _config(num_epochs=1), checkpoint=path, progress=False)
-    with pytest.raises(GraphError, match=r"learning_rate \(0.02 there, 0.1 here\), seed \(0 there, 3 here\)"):
+    with pytest.raises(OptionError, match=r"learning_rate \(0.02 there, 0.1 here\), seed \(0 there, 3 here\)"):
         train(graph, _config(learning_rate=0.1, seed=3), checkpoint=path, resume=True, progress=False)
 
 
 @pytest.mark.parametrize(("checkpoint", "message"), [(None, "resume needs"), ("missing", "must be a file")])
 def test_resuming_from_nothing_is_refused(graph, tmp_path, checkpoint, message):
     path = checkpoint and tmp_path / checkpoint
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(OptionError, match=message):
         train(graph, _config(), checkpoint=path, resume=True, progress=False)
 
 

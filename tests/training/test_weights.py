@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.configs import ModelConfig
 from falcon_gnn.training.weights import ModelSpec, load_model, save_model
 
@@ -57,7 +57,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path, name, content):
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(GraphError, match=r"model\.json and weights\.safetensors"):
+    with pytest.raises(OptionError, match=r"model\.json and weights\.safetensors"):
         load_model(tmp_path)
 
 
@@ -66,5 +66,5 @@ def test_weights_of_another_model_are_refused(tmp_path):
     wider = ModelSpec(ModelConfig(model="qsign", hidden_channels=9), 5, 3, "classes")
     _save(tmp_path / "wider", wider)
     (tmp_path / "wider" / "weights.safetensors").replace(tmp_path / "weights.safetensors")
-    with pytest.raises(GraphError, match="of one model"):
+    with pytest.raises(OptionError, match="of one model"):
         load_model(tmp_path)

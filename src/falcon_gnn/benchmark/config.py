@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 
@@ -163,7 +163,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
             names of ``datasets`` and ``methods`` to keep, or an option as ``section.field``.
 
     Raises:
-        GraphError: If the file is missing or no TOML, or a key or value is unknown; the message names the nearest key.
+        OptionError: If the file is missing or no TOML, or a key or value is unknown; the message names the nearest key.
     """
     path = Path(path)
     content, place, given = _read_toml(path), path.name, dict(overrides or {})
@@ -195,7 +195,7 @@ def check_keys(given: Iterable[str], known: Collection[str], place: str) -> None
     """Stop at the first key that is not known.
 
     Raises:
-        GraphError: The message names the nearest known key, or all of them.
+        OptionError: The message names the nearest known key, or all of them.
     """
     for key in given:
         if key not in known:
@@ -203,7 +203,7 @@ def check_keys(given: Iterable[str], known: Collection[str], place: str) -> None
             close = get_close_matches(key.lower(), by_lower, n=1, cutoff=0.5)
             hint = f"Did you mean {by_lower[close[0]]!r}?" if close else f"It knows {', '.join(sorted(known))}."
             msg = f"{place} has no key {key!r}. {hint}"
-            raise GraphError(msg)
+            raise OptionError(msg)
 
 
 def _read_toml(path: Path, extended: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -212,14 +212,14 @@ def _read_toml(path: Path, extended: tuple[Path, ...] = ()) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"config must be a readable TOML file, and {path} is not: {error}."
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     check_keys(content, _FILE_KEYS | set(SECTIONS), path.name)
     if "extends" not in content:
         return content
     base = (path.parent / content.pop("extends")).resolve()
     if base in extended:
         msg = f"{path.name} extends {base.name}, which extends it again. Remove one of the two."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return _laid_over(_read_toml(base, (*extended, base)), content)
 
 
@@ -241,7 +241,7 @@ def _named(content: Mapping[str, Any], key: str, build: Any, place: str) -> tupl
     tables = content.get(key)
     if not isinstance(tables, dict) or not tables or not all(isinstance(entry, dict) for entry in tables.values()):
         msg = f"{place} must hold at least one table [{key}.NAME], got {tables!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return tuple(build(name, entry, f"{place}, [{key}.{name}]") for name, entry in tables.items())
 
 
@@ -250,7 +250,7 @@ def _dataset(name: str, entry: Mapping[str, Any], place: str) -> DatasetConfig:
     values = {key: value for key, value in entry.items() if key in _DATASET_KEYS}
     if ("source" in values) == ("synthetic" in values):
         msg = f"{place} must have either source or synthetic, got {', '.join(sorted(values)) or 'neither'}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if "synthetic" in values:
         check_keys(values["synthetic"], _names(SyntheticShape), f"{place}, synthetic")
         values["synthetic"] = SyntheticShape(**values["synthetic"])
@@ -277,7 +277,7 @@ def _method(name: str, entry: Mapping[str, Any], place: str) -> MethodConfig:
         msg = (
             f"{place}: centralities are for reduction='falcon', got reduction={values['reduction']!r}. Leave them out."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     return MethodConfig(name, **values, options=_sections(entry, place))
 
 
@@ -287,7 +287,7 @@ def _sections(content: Mapping[str, Any], place: str) -> Options:
         given = content.get(section, {})
         if not isinstance(given, dict):
             msg = f"{place}: {section} must be a table of options, got {given!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         check_keys(given, known, f"{place}, {section}")
         options[section] = given
     return options
@@ -328,17 +328,17 @@ def _check_models(config: BenchmarkConfig, place: str) -> None:
     if config.trains != has_models:
         need = "needs models" if config.trains else "trains nothing and takes no models"
         msg = f"{place}: kind={config.kind!r} {need}, got models={list(config.models)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     untrained = [method.name for method in config.methods if method.reduction == "none"]
     if untrained and not config.trains:
         msg = f"{place}: kind={config.kind!r} needs a reduction, and the method {untrained[0]!r} has none."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...], place: str) -> Any:
     if value not in choices:
         msg = f"{place}: {name} must be one of {', '.join(choices)}, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return value
 
 
@@ -346,7 +346,7 @@ def _strings(name: str, value: Any, place: str) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple) or not all(isinstance(entry, str) for entry in listed):
         msg = f"{place}: {name} must be a list of names, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return tuple(listed)
 
 
@@ -354,7 +354,7 @@ def _budgets(value: Any, place: str) -> tuple[Budget, ...]:
     listed = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in listed):
         msg = f"{place}: budgets must be node counts (int) or shares (float), got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return tuple(listed)
 
 
@@ -364,5 +364,5 @@ def _seeds(value: Any, place: str) -> tuple[int, ...]:
     is_valid = isinstance(listed, list | tuple) and all(type(seed) is int and seed >= 0 for seed in listed)
     if not is_valid or not listed:
         msg = f"{place}: seeds must be a number of seeds or a list of whole numbers, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return tuple(listed)

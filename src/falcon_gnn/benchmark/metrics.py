@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 Record = Mapping[str, Any]
 
@@ -91,9 +91,9 @@ def metric_of(name: str) -> Metric:
     """Return a metric by its name.
 
     Raises:
-        GraphError: If there is none of that name.
+        OptionError: If there is none of that name.
     """
     if name not in METRICS:
         msg = f"metric must be one of {', '.join(METRICS)}, got {name!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return METRICS[name]

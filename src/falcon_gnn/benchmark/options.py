@@ -31,7 +31,7 @@ def make_train_config(kind: Kind, model: str, options: Options) -> TrainConfig:
         options: Merged options.
 
     Raises:
-        GraphError: If an option is out of range.
+        OptionError: If an option is out of range.
     """
     if not model:
         return TrainConfig()
@@ -58,7 +58,7 @@ def make_reduction(
         centrality: In place of the options' one, or empty.
 
     Raises:
-        GraphError: If an option is out of range.
+        OptionError: If an option is out of range.
         BudgetError: If the budget is not positive.
     """
     if budget is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from falcon_gnn.benchmark.config import SECTIONS, Options, check_keys
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 AXES = ("seeds", "models", "budgets", "centralities", "datasets", "methods")
 """Lists that a benchmark is the product of; the other overrides are options."""
@@ -24,7 +24,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, Any]:
             TOML; a list may leave out brackets and quotes (``datasets=Cora,PubMed``).
 
     Raises:
-        GraphError: If there is no ``=``, or the key is unknown or not unique.
+        OptionError: If there is no ``=``, or the key is unknown or not unique.
 
     Example:
         >>> parse_overrides(["num_epochs=50", "datasets=Cora,PubMed", "seeds=3"])
@@ -53,7 +53,7 @@ def parse_choice(choices: Sequence[str]) -> Choice:
     A value that holds a comma stands in a TOML list: ``method=["a, b"]``.
 
     Raises:
-        GraphError: If there is no ``=`` or no such label.
+        OptionError: If there is no ``=`` or no such label.
     """
     kept: dict[str, frozenset[str]] = {}
     for choice in choices:
@@ -69,7 +69,7 @@ def _split(setting: str, option: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip() or not value.strip():
         msg = f"{option} takes key=value, got {setting!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return key.strip(), value.strip()
 
 
@@ -86,7 +86,7 @@ def _full_key(key: str) -> str:
         check_keys([key], set(AXES).union(*SECTIONS.values()), "--set")
     if len(holders) > 1:
         msg = f"--set {key} could be {' or '.join(f'{holder}.{key}' for holder in holders)}: say which."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return f"{holders[0]}.{key}"
 
 

@@ -20,7 +20,7 @@ from falcon_gnn.benchmark.config import (
 )
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
 from falcon_gnn.benchmark.overrides import Choice, override_options
-from falcon_gnn.errors import FalconError, GraphError
+from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline import RunConfig
 from falcon_gnn.reduction.centrality import centrality_name
 from falcon_gnn.reduction.config import CollapseConfig
@@ -102,7 +102,7 @@ def make_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> P
         overrides: As :func:`falcon_gnn.benchmark.overrides.parse_overrides` returns them.
 
     Raises:
-        GraphError: If a key or an option is unknown or out of range; the message names the file and the run.
+        OptionError: If a key or an option is unknown or out of range; the message names the file and the run.
     """
     config = read_config(path, overrides)
     runs = chain.from_iterable(
@@ -173,7 +173,7 @@ def _budget_axis(
     own = options["collapse"].get("node_budget")
     if not budgets and own is None:
         msg = f"{config.name}: {dataset.name} needs budgets, or collapse.node_budget, for the method {method.name!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return budgets or (own,)
 
 
@@ -194,7 +194,7 @@ def _run_config(
     except (FalconError, TypeError) as error:
         labels = ", ".join(str(part) for part in (dataset.name, model, method.name, centrality) if part)
         msg = f"{config.name}: {labels}: {error}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
 
 
 def _cell(dataset: DatasetConfig, method: MethodConfig, config: RunConfig, model: str, names_centrality: bool) -> Cell:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 Line = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def read_records(*paths: str | Path) -> Records:
     A last line that was being written when the machine stopped is left out.
 
     Raises:
-        GraphError: If another line is not JSON; names the file and the line.
+        OptionError: If another line is not JSON; names the file and the line.
     """
     records = Records()
     for path in paths:
@@ -117,7 +117,7 @@ def _lines(path: Path) -> list[Line]:
             if number == len(parts):
                 continue
             msg = f"line {number} of {path} is no JSON: {error}. Remove the line; its run will be done again."
-            raise GraphError(msg) from error
+            raise OptionError(msg) from error
         lines.append(line)
     return lines
 

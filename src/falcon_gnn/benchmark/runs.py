@@ -12,7 +12,7 @@ from falcon_gnn.benchmark.plan import Plan, PlannedRun, choose_runs, make_plan
 from falcon_gnn.benchmark.progress import BenchProgress
 from falcon_gnn.benchmark.records import Records, RecordWriter, read_records
 from falcon_gnn.benchmark.workers import Done, run_here, run_in_processes
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 DATA_VARIABLE = "FALCON_DATA"
 _TIMED = ("collapse_time", "resources")
@@ -40,10 +40,10 @@ class BenchOptions:
         """Check the counts."""
         if self.num_workers < 1:
             msg = f"num_workers must be at least 1, got {self.num_workers}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if self.max_runs is not None and self.max_runs < 0:
             msg = f"max_runs must be at least 0 or None, got {self.max_runs}."
-            raise GraphError(msg)
+            raise OptionError(msg)
 
     @property
     def data_folder(self) -> Path:
@@ -113,14 +113,14 @@ def run_benchmark(
         progress: Whether to tell of every run on standard error.
 
     Raises:
-        GraphError: If the file, an override or a choice is wrong, a line of the records is no JSON, or runs that are
+        OptionError: If the file, an override or a choice is wrong, a line of the records is no JSON, or runs that are
             timed are to share the machine.
     """
     options = options or BenchOptions()
     plan = make_plan(config_path, options.overrides)
     if options.num_workers > 1 and plan.config.kind in _TIMED:
         msg = f"num_workers must be 1 for kind={plan.config.kind!r}: runs at the same time spoil each other's times."
-        raise GraphError(msg)
+        raise OptionError(msg)
     records = read_records(records_path)
     chosen = _chosen(plan, options.only)
     todo = [run for run in chosen if run.run_id not in records.runs]
@@ -171,7 +171,7 @@ def _chosen(plan: Plan, only: Choice) -> tuple[PlannedRun, ...]:
     if not chosen:
         wanted = ", ".join(f"{label}={'|'.join(sorted(values))}" for label, values in only.items())
         msg = f"no run of {plan.config.name} fits {wanted or 'the configuration'}. Its first run: {_first(plan)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return chosen
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
 from falcon_gnn.benchmark.overrides import override_options
-from falcon_gnn.errors import FalconError, GraphError, require
+from falcon_gnn.errors import FalconError, OptionError, require
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline import RunConfig, run
 from falcon_gnn.reduction.config import CollapseConfig
@@ -48,7 +48,7 @@ class SearchSpace:
         for name, values in asdict(self).items():
             if not values:
                 msg = f"{name} must hold at least one value to try, got none."
-                raise GraphError(msg)
+                raise OptionError(msg)
 
     @classmethod
     def of(cls, **values: Sequence[Any] | None) -> Self:
@@ -86,10 +86,10 @@ class TuneOptions:
         """Check the choices."""
         if self.sampler not in get_args(Sampler):
             msg = f"sampler must be one of {', '.join(get_args(Sampler))}, got {self.sampler!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if self.num_trials < 1:
             msg = f"num_trials must be at least 1, got {self.num_trials}."
-            raise GraphError(msg)
+            raise OptionError(msg)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def tune(
         on_trial: Called after each trial with its number, its score (None if it failed) and its options.
 
     Raises:
-        GraphError: If the configuration has no FALCON reduction, the graph has no validation nodes, or every trial
+        OptionError: If the configuration has no FALCON reduction, the graph has no validation nodes, or every trial
             failed.
         MissingDependencyError: If optuna is not installed.
     """
@@ -169,13 +169,13 @@ def search_config(model: str, overrides: Mapping[str, Any], seed: int = 0) -> Ru
         seed: Of every run.
 
     Raises:
-        GraphError: If an option is out of range or the budget is missing.
+        OptionError: If an option is out of range or the budget is missing.
     """
     options = merge_options(override_options(overrides))
     budget = options["collapse"].get("node_budget")
     if budget is None:
         msg = "node_budget is needed: a whole number of nodes, or a share with a decimal point, such as 0.34."
-        raise GraphError(msg)
+        raise OptionError(msg)
     config = RunConfig(
         make_train_config("train", model, options), make_reduction("falcon", options, budget), **options["run"]
     )
@@ -185,10 +185,10 @@ def search_config(model: str, overrides: Mapping[str, Any], seed: int = 0) -> Ru
 def _require_reduction(graph: Graph, config: RunConfig) -> CollapseConfig:
     if not isinstance(config.reduction, CollapseConfig):
         msg = f"reduction must be a CollapseConfig, whose options are searched, got {config.reduction!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if graph.val_mask is None or not graph.val_mask.any():
         msg = "graph.val_mask must select at least one node: the search goes by the validation score."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return config.reduction
 
 
@@ -264,7 +264,7 @@ def _result(study: "Study", config: RunConfig, reduction: CollapseConfig) -> Tun
     num_done, num_failed = _count(study, "COMPLETE"), _count(study, "FAIL")
     if num_done == 0:
         msg = f"every one of {num_failed} trials failed; run one of them with falcon-gnn train to see why."
-        raise GraphError(msg)
+        raise OptionError(msg)
     best = study.best_trial
     assert best.value is not None
     return TuneResult(

@@ -8,7 +8,7 @@ from falcon_gnn.benchmark.metrics import metric_of
 from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperFigure, PaperPlace, paper_figures
 from falcon_gnn.benchmark.plan import Cell
 from falcon_gnn.benchmark.records import Line, Records, name_failures
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import confidence_interval
 from falcon_gnn.reduction.budgets import resolve_budget
 
@@ -109,11 +109,11 @@ def summarise(records: Records) -> tuple[Summary, ...]:
     that has a run of it.
 
     Raises:
-        GraphError: If there is no plan, or a plan asks for an unknown metric.
+        OptionError: If there is no plan, or a plan asks for an unknown metric.
     """
     if not records.plans:
         msg = "the records hold no benchmark. Give a file that falcon-gnn bench wrote."
-        raise GraphError(msg)
+        raise OptionError(msg)
     names = dict.fromkeys(plan["plan"] for plan in records.plans)
     return tuple(_summarise([plan for plan in records.plans if plan["plan"] == name], records) for name in names)
 

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.cli import options as opt
 from falcon_gnn.cli.screen import print_collapse, print_table, say_written, show_stages
-from falcon_gnn.errors import BudgetError, FalconError, GraphError
+from falcon_gnn.errors import BudgetError, FalconError, OptionError
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
@@ -111,7 +111,7 @@ def collapse(
     )  # fmt: skip
     if engine == "spark" and memory is not None:
         msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
-        raise GraphError(msg)
+        raise OptionError(msg)
     budget, given = opt.parse_budget(node_budget, memory), opt.given_options(context, opt.COLLAPSE_OPTIONS)
     if preset == "paper":
         config = CollapseConfig(budget, **given)
@@ -122,7 +122,7 @@ def collapse(
                 f"--preset recommended averages groups for --model {model}, which --engine spark does not. Add --merge "
                 "hub, or --model sign for what is recommended where hops come from the original graph."
             )
-            raise GraphError(msg)
+            raise OptionError(msg)
     load = partial(opt.load_source, source, root, split, split_index, threshold, num_nodes, nodes, seed)
     if engine == "spark":
         from falcon_gnn.distributed.table_source import TableSource
@@ -132,7 +132,7 @@ def collapse(
         return
     if master is not None:
         msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
-        raise GraphError(msg)
+        raise OptionError(msg)
     with show_stages() as on_stage:
         on_stage("loading")
         graph = load()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.layout import Arrays, graph_from_arrays, graph_to_arrays
 from falcon_gnn.datasets.reading import reading
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 
@@ -57,7 +57,7 @@ def write_npz(graph: Graph, path: str | Path) -> None:
     target = Path(path)
     if target.suffix != ".npz":
         msg = f"path must end in .npz, got {target}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     arrays = graph_to_arrays(graph)
     check_storable(arrays)
     with replacing(target) as temporary:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES, Features, Graph
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -91,7 +91,7 @@ def pick_masks(
     has_many = any(name in attributes for name in SPLITS_NAMES)
     if not has_many and split_index not in (None, 0):
         msg = f"split_index must be None or 0 for a source with one split at most, got {split_index}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if not has_many or (has_one and split_index is None):
         return {name: arrays.get(name) for name in MASK_NAMES}
     index = 0 if split_index is None else split_index
@@ -206,5 +206,5 @@ def _column(name: str, attributes: Mapping[str, NDArray[Any]], split_index: int)
     masks = attributes[name]
     if not 0 <= split_index < masks.shape[1]:
         msg = f"split_index must be in [0, {masks.shape[1]}), got {split_index}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return masks[:, split_index]

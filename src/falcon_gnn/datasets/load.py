@@ -13,7 +13,7 @@ from falcon_gnn.datasets.named import dataset_names, load_named, nearest_name
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.splits import Split, SplitOptions, apply_split
 from falcon_gnn.datasets.tables import TableFiles, read_tables, tables_in
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 
 DEFAULT_ROOT = "data"
@@ -77,7 +77,7 @@ def load_graph(
         nodes: For an edge list: the path of its node table.
 
     Raises:
-        GraphError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
+        OptionError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
 
     Example:
         >>> graph = load_graph("digits")
@@ -98,7 +98,7 @@ def detect_format(path: Path) -> Format:
     """Return how a graph is stored at a path that exists, by its name, else by its content.
 
     Raises:
-        GraphError: If it is none of the supported formats.
+        OptionError: If it is none of the supported formats.
     """
     if path.is_dir():
         return _folder_format(path)
@@ -110,7 +110,7 @@ def detect_format(path: Path) -> Format:
             entries = archive.namelist()
         return "pt" if any(entry.endswith("data.pkl") for entry in entries) else "npz"
     msg = f"{path} is in none of the supported formats: {_FORMATS}."
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def _folder_format(path: Path) -> Format:
@@ -126,7 +126,7 @@ def _folder_format(path: Path) -> Format:
         f"{path} holds no graph: it has neither edge_index.npy nor edges.parquet, edges.csv or edges.csv.gz, nor the "
         f"{GRAPH_FILE} of a collapse."
     )
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def _load_path(path: Path, told: _FileOptions) -> Graph:
@@ -168,11 +168,11 @@ def _existing(source: str | Path) -> Path:
         return path
     if isinstance(source, Path) or len(path.parts) > 1 or path.suffix:
         msg = f"source must be a known name or an existing path, and {path} does not exist. Formats: {_FORMATS}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     close = nearest_name(source)
     hint = f" Did you mean {close!r}?" if close else ""
     msg = f"source must be an existing path or one of {', '.join(dataset_names())}, got {source!r}.{hint}"
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def _refuse(told: _FileOptions, names: tuple[str, ...], source: str) -> None:
@@ -180,4 +180,4 @@ def _refuse(told: _FileOptions, names: tuple[str, ...], source: str) -> None:
     for name in names:
         if getattr(told, name) is not None:
             msg = f"{name} has no meaning for {source}, got {getattr(told, name)!r}. Leave it out."
-            raise GraphError(msg)
+            raise OptionError(msg)

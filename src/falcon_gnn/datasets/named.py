@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falcon_gnn.datasets import graphsaint, images, ogb, planetoid
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 
 
@@ -38,13 +38,13 @@ def load_named(name: str, root: Path, threshold: float | None = None) -> Graph:
         threshold: Cosine above which two images are linked, for image sets only.
 
     Raises:
-        GraphError: If the files are not there; the message names them, their source and their place. Or if a
+        OptionError: If the files are not there; the message names them, their source and their place. Or if a
             threshold is given to a set that comes with edges.
     """
     entry = _REGISTRY[name]
     if threshold is not None and not entry.is_similarity_graph:
         msg = f"threshold is for image sets, whose edges are made from similarity; {name} has edges. Leave it out."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return entry.load(_locate(name, entry, root), threshold)
 
 
@@ -71,7 +71,7 @@ def _locate(name: str, entry: NamedSet, root: Path) -> Path:
         f"(looked in: {', '.join(str(folder) for folder in folders)}). Nothing is downloaded here: get them from "
         f"{entry.origin} and put them in one of these folders, or pass root= with the folder that holds them."
     )
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def _planetoid(name: str, title: str) -> NamedSet:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 
 _UNREADABLE = (
     OSError,
@@ -29,7 +29,7 @@ _UNREADABLE = (
 
 @contextmanager
 def reading(path: Path, expected: str, fix: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into a GraphError that names the file.
+    """Turn whatever goes wrong while a file is read into an error of ours that names the file.
 
     Args:
         path: The file or folder being read.
@@ -37,17 +37,18 @@ def reading(path: Path, expected: str, fix: str) -> Iterator[None]:
         fix: A whole sentence: what the user can do.
 
     Raises:
-        GraphError: If the body raises one (the path is put in front), or an error of reading or decoding.
+        GraphError: If the body raises one; the path is put in front.
+        OptionError: Likewise, or if the body raises an error of reading or decoding.
     """
     try:
         yield
-    except GraphError as error:
+    except (GraphError, OptionError) as error:
         text = str(error)
-        raise GraphError(text if text.startswith(str(path)) else f"{path}: {text}") from error
+        raise type(error)(text if text.startswith(str(path)) else f"{path}: {text}") from error
     except FileNotFoundError as error:
         msg = f"{path} does not exist or lacks a file ({error}). {fix}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     except _UNREADABLE as error:
         reason = str(error).strip().split("\n")[0]
         msg = f"{path} cannot be read as {expected} ({type(error).__name__}: {reason}). {fix}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 
 FloatMatrix = NDArray[np.float32]
 
@@ -35,7 +35,7 @@ def cosine_edges(x: ArrayLike, threshold: float) -> NDArray[np.int32]:
     rows = _checked_rows(x)
     if not -1 <= threshold < 1:
         msg = f"threshold must be a cosine in [-1, 1), got {threshold!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     parts: list[NDArray[np.int32]] = [np.zeros((2, 0), np.int32)]
     for start, cosine in _cosine_blocks(rows):
         source, target = np.nonzero(cosine > np.float32(threshold))

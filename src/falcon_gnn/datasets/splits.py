@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import MASK_NAMES, BoolArray, Graph
 from falcon_gnn.labels import class_ids, infer_task, labelled_nodes
 
@@ -33,11 +33,11 @@ class SplitOptions:
         """Check the choices."""
         if self.split is not None and self.split not in get_args(Split):
             msg = f"split must be one of {', '.join(get_args(Split))} or None, got {self.split!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         is_share = len(self.shares) == 3 and all(0 <= share <= 1 for share in self.shares)
         if not is_share or sum(self.shares) > 1 + 1e-9:
             msg = f"split_shares must be three shares in [0, 1] that add up to 1 at most, got {self.shares}."
-            raise GraphError(msg)
+            raise OptionError(msg)
 
 
 def apply_split(graph: Graph, options: SplitOptions) -> Graph:
@@ -48,19 +48,19 @@ def apply_split(graph: Graph, options: SplitOptions) -> Graph:
         options: The choice.
 
     Raises:
-        GraphError: If the source lacks the masks that the choice stands on.
+        OptionError: If the source lacks the masks that the choice stands on.
     """
     masks = {name: getattr(graph, name) for name in MASK_NAMES}
     if options.split == "random":
         return graph.replace(**random_masks(graph.num_nodes, graph.y, options.shares, options.seed))
     if options.split == "public" and all(mask is None for mask in masks.values()):
         msg = "split='public' needs a source with masks, and this one has none. Use split='random'."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if options.split == "full":
         held_out = [mask for mask in (graph.val_mask, graph.test_mask) if mask is not None]
         if not held_out:
             msg = "split='full' needs a val_mask or test_mask, and this source has none. Use split='random'."
-            raise GraphError(msg)
+            raise OptionError(msg)
         return graph.replace(train_mask=~np.logical_or.reduce(held_out))
     return graph
 
@@ -80,7 +80,7 @@ def random_masks(
         A mask of shape ``(N,)`` by name; None where the share is 0.
 
     Raises:
-        GraphError: If no node is labelled.
+        OptionError: If no node is labelled.
     """
     order = np.random.default_rng(seed).permutation(num_nodes)
     if y is not None:
@@ -90,7 +90,7 @@ def random_masks(
             order = order[np.argsort(class_ids(y)[order], kind="stable")]
     if order.size == 0:
         msg = "split='random' needs at least one labelled node, and y has none."
-        raise GraphError(msg)
+        raise OptionError(msg)
     masks: dict[str, BoolArray | None] = {}
     unused = 1.0
     for name, share in zip(MASK_NAMES, shares, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.datasets.splits import random_masks
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.files import replacing_folder
 from falcon_gnn.graph import Graph
 
@@ -63,7 +63,7 @@ class SyntheticShape:
         for name, is_fine in limits.items():
             if not is_fine:
                 msg = f"{name} is out of the range that SyntheticShape states, got {getattr(self, name)!r}."
-                raise GraphError(msg)
+                raise OptionError(msg)
 
 
 def power_law_graph(num_nodes: int, num_edges: int, **shape: Any) -> Graph:
@@ -97,7 +97,7 @@ def synthetic_graph(shape: SyntheticShape) -> Graph:
     """Return a graph of a shape, with exactly ``num_edges`` edges and a random 60/20/20 split.
 
     Raises:
-        GraphError: If the power law piles so many edges on so few pairs that distinct ones run out.
+        OptionError: If the power law piles so many edges on so few pairs that distinct ones run out.
     """
     y = _labels(shape)
     x = np.concatenate(list(_feature_chunks(shape, y)))
@@ -146,7 +146,7 @@ def _distinct_edges(shape: SyntheticShape) -> NDArray[np.int32]:
         index += num_chunks
     if len(keys) < shape.num_edges:
         msg = f"num_edges={shape.num_edges} distinct edges were not found. Raise num_nodes or exponent."
-        raise GraphError(msg)
+        raise OptionError(msg)
     ranks = np.stack(np.divmod(keys[: shape.num_edges], shape.num_nodes))
     return np.asarray(_node_order(shape)[ranks])
 

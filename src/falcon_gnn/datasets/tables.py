@@ -18,7 +18,7 @@ from falcon_gnn.adjacency import EdgeChunk
 from falcon_gnn.datasets.layout import SPLITS_NAMES, node_arrays
 from falcon_gnn.datasets.node_table import node_columns
 from falcon_gnn.datasets.reading import reading
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
@@ -91,10 +91,10 @@ def _count_nodes(files: TableFiles, columns: dict[str, NDArray[Any]]) -> int:
             f"{files.edges} alone does not tell how many nodes there are, since some may have no edge. Pass "
             "num_nodes=, or a node table with nodes=."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     if None not in (files.num_nodes, num_rows) and files.num_nodes != num_rows:
         msg = f"num_nodes must be the {num_rows} rows of {files.nodes} or be left out, got {files.num_nodes}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return num_rows if num_rows is not None else int(files.num_nodes or 0)
 
 
@@ -169,7 +169,7 @@ def _part_files(path: Path) -> list[Path]:
     parts = sorted(path.glob("*.parquet"))
     if not parts:
         msg = f"{path} is a folder without .parquet files."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return parts
 
 

@@ -18,7 +18,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, 
 
 from falcon_gnn.distributed.device_training import DeviceJob, fit_config, open_group, resolve_device_type, train_share
 from falcon_gnn.distributed.shards import Place
-from falcon_gnn.errors import FalconError, GraphError
+from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.configs import TrainConfig
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard
@@ -72,14 +72,14 @@ def train_on_devices(
         checkpoint_seconds: Least time between two checkpoints.
 
     Raises:
-        GraphError: If the model, graph or checkpoint does not fit.
+        OptionError: If the model, graph or checkpoint does not fit.
         ConvergenceError: If the loss becomes NaN or infinite.
         WorkerError: If a process is killed or fails; the checkpoint stays whole.
         KeyboardInterrupt: After Ctrl-C.
     """
     if resume and checkpoint is None:
         msg = "resume needs the checkpoint to go on from, got checkpoint=None. Pass its path."
-        raise GraphError(msg)
+        raise OptionError(msg)
     fit_config(config, num_devices)
     with tempfile.TemporaryDirectory(prefix="falcon-gnn-") as name:
         folder = Path(name)

@@ -13,7 +13,7 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.distributed.device_training import DeviceJob, fit_config, open_group, resolve_device_type, train_share
 from falcon_gnn.distributed.shards import Place
-from falcon_gnn.errors import FalconError, GraphError
+from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline import CHECKPOINT_FILE, RunConfig, reduce_training_graph, run
 from falcon_gnn.reduction.config import CollapseConfig
@@ -52,7 +52,7 @@ def make_config(options: argparse.Namespace) -> RunConfig:
     """Return what the options ask for.
 
     Raises:
-        GraphError: If an option is not allowed.
+        OptionError: If an option is not allowed.
     """
     model = ModelConfig(**{name: getattr(options, name) for name in _MODEL_OPTIONS})
     training = TrainConfig(model=model, **{name: getattr(options, name) for name in _TRAIN_OPTIONS})
@@ -67,7 +67,7 @@ def read_place() -> Place:
     """Return which process torchrun says this is.
 
     Raises:
-        GraphError: If torchrun did not start it.
+        OptionError: If torchrun did not start it.
     """
     try:
         rank, num_devices, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
@@ -76,7 +76,7 @@ def read_place() -> Place:
             f"torchrun must start this module, got no {error} in the environment. Run: torchrun --nproc-per-node 2 -m "
             "falcon_gnn.distributed.data_parallel ..."
         )
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     return Place(rank, num_devices, local_rank)
 
 
@@ -84,7 +84,7 @@ def run_job(options: argparse.Namespace, place: Place) -> None:
     """Do one process's part of the run; rank 0 also writes the record, the weights and the plots.
 
     Raises:
-        GraphError: If the graph and the options do not fit.
+        OptionError: If the graph and the options do not fit.
     """
     config = make_config(options)
     fit_config(config.training, place.num_devices)

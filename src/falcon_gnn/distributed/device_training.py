@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from falcon_gnn.distributed.batch_norm import synchronize_norms
 from falcon_gnn.distributed.shards import Place, shard_source
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.batches import PartBatches
 from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
@@ -73,17 +73,17 @@ def fit_config(config: TrainConfig, num_devices: int) -> TrainConfig:
         num_devices: W, >= 1.
 
     Raises:
-        GraphError: If the model, the device, the number of devices or of parts does not allow it.
+        OptionError: If the model, the device, the number of devices or of parts does not allow it.
     """
     model = config.model
     _check_model(config)
     if num_devices < 1:
         msg = f"num_devices must be at least 1, got {num_devices}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     uses_cuda = resolve_device_type(config.device) == "cuda"
     if uses_cuda and num_devices > torch.cuda.device_count() and not distributed.is_torchelastic_launched():
         msg = f"num_devices must be at most the {torch.cuda.device_count()} CUDA devices here, got {num_devices}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if model.uses_parts:
         least = config.num_batches * num_devices
         if model.num_parts is not None and model.num_parts < least:
@@ -91,7 +91,7 @@ def fit_config(config: TrainConfig, num_devices: int) -> TrainConfig:
                 f"num_parts must be at least num_batches x num_devices ({least}), so that each device has a part of "
                 f"each batch, got {model.num_parts}. Use more parts or fewer batches."
             )
-            raise GraphError(msg)
+            raise OptionError(msg)
         model = replace(model, num_parts=model.num_parts or least)
     return replace(config, model=model, measure_memory=False)
 
@@ -100,13 +100,13 @@ def resolve_device_type(name: str) -> str:
     """Return ``cpu`` or ``cuda``, whose number each process chooses by itself.
 
     Raises:
-        GraphError: If another device is named, or CUDA is and there is none.
+        OptionError: If another device is named, or CUDA is and there is none.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in ("cpu", "cuda") or (name == "cuda" and not torch.cuda.is_available()):
         msg = f"device must be auto, cpu or, where torch finds CUDA, cuda on several devices, got {name!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return name
 
 
@@ -138,7 +138,7 @@ def train_share(job: DeviceJob, place: Place) -> TrainResult | None:
     """Train in the open process group and return the result on rank 0, None elsewhere.
 
     Raises:
-        GraphError: If the graph and the configuration do not fit, or the checkpoint is of another training.
+        OptionError: If the graph and the configuration do not fit, or the checkpoint is of another training.
         ConvergenceError: If the loss becomes NaN or infinite.
         KeyboardInterrupt: After Ctrl-C or the stop file, in every process, with the state in the checkpoint.
     """
@@ -211,7 +211,7 @@ class ShardedTraining(TrainingState):
                 "synchronize_batch_norm needs at least two nodes in every part, got a part of one. Use fewer parts: "
                 f"num_parts is {len(self.source.parts)} for {self.num_nodes} nodes."
             )
-            raise GraphError(msg)
+            raise OptionError(msg)
 
 
 def _run(training: ShardedTraining, job: DeviceJob, guard: InterruptGuard, reporters: list[Reporter]) -> None:
@@ -249,4 +249,4 @@ def _check_model(config: TrainConfig) -> None:
             f"several devices train {', '.join(_TRAINED)}; model={model.model!r} {reason}. Use one of these, or "
             "one device."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)

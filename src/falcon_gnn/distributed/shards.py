@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import (
     BatchSource,
     GraphBatch,
@@ -147,7 +147,7 @@ def shard_source(source: BatchSource, place: Place, *, batch_norm: bool) -> Batc
         batch_norm: Whether the model has batch norm, which needs two rows, or one part of two nodes, per device.
 
     Raises:
-        GraphError: If there are too few rows or parts for so many devices.
+        OptionError: If there are too few rows or parts for so many devices.
     """
     if isinstance(source, RowBatches):
         smallest = place.num_devices * (2 if batch_norm else 1)
@@ -161,7 +161,7 @@ def shard_source(source: BatchSource, place: Place, *, batch_norm: bool) -> Batc
 def _most_batches(available: int, smallest: int, what: str) -> int:
     if available < smallest:
         msg = f"num_devices needs at least {smallest} {what} to share out, got {available}. Use fewer devices."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return available // smallest
 
 

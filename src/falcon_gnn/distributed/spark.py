@@ -28,7 +28,7 @@ from falcon_gnn.distributed.spark_input import (
 )
 from falcon_gnn.distributed.spark_report import summarise
 from falcon_gnn.distributed.spark_selection import rank_nodes, select_survivors, split_budgets
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CollapseConfig
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def collapse(
         The reduced tables and the report.
 
     Raises:
-        GraphError: If an option or a table is unusable; the message names it.
+        OptionError: If an option or a table is unusable; the message names it.
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
     """
@@ -135,7 +135,7 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
         has_scores: Whether the caller brings the centrality.
 
     Raises:
-        GraphError: If the centrality or ``merge`` is for the local engine only.
+        OptionError: If the centrality or ``merge`` is for the local engine only.
     """
     if not has_scores:
         check_centrality(config.centrality)
@@ -144,7 +144,7 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
             "merge='mean' is not computed by the Spark engine, which keeps the survivors' own rows. Use merge='hub', "
             "and average by survivor_id with the assignment."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from falcon_gnn.distributed.spark_frames import F
 from falcon_gnn.distributed.spark_nodes import MASKS
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +18,7 @@ def survivor_rows(nodes: "DataFrame", groups: "DataFrame") -> "DataFrame":
         groups: ``survivor_id`` of the nodes that have one.
 
     Raises:
-        GraphError: If there is a training mask and no training node survives.
+        OptionError: If there is a training mask and no training node survives.
     """
     kept = nodes.join(groups.select(F.col("survivor_id").alias("node_id")).distinct(), "node_id")
     masks = [name for name in MASKS if name in nodes.columns]
@@ -28,5 +28,5 @@ def survivor_rows(nodes: "DataFrame", groups: "DataFrame") -> "DataFrame":
     assert found is not None
     if "train_mask" in masks and not found["train_mask"]:
         msg = "no training node survives this collapse. Pass protect='train_mask', or a larger node_budget."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return kept.drop(*[name for name in masks if not found[name]])

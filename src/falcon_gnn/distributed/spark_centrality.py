@@ -7,7 +7,7 @@ import numpy as np
 
 from falcon_gnn.distributed.spark_edges import both_directions
 from falcon_gnn.distributed.spark_frames import F, count_partitions, cut_lineage, fixed_partitions, seeded_column
-from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.reduction.centrality import (
     DAMPING,
     EIGENVECTOR_ITERATIONS,
@@ -29,7 +29,7 @@ def check_centrality(name: str) -> None:
     """Refuse the centralities that need a search from each source.
 
     Raises:
-        GraphError: If ``name`` is none of degree, pagerank, eigenvector and random.
+        OptionError: If ``name`` is none of degree, pagerank, eigenvector and random.
     """
     if name not in SPARK_CENTRALITIES:
         msg = (
@@ -37,7 +37,7 @@ def check_centrality(name: str) -> None:
             "searches the graph from many sources. Pass scores as centrality=DataFrame(node_id, centrality), or use "
             "the local engine."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def compute_centrality(

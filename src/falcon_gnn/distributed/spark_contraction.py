@@ -24,7 +24,7 @@ from falcon_gnn.distributed.spark_frames import (
     union_all,
     upload_columns,
 )
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import OptionError, require
 from falcon_gnn.reduction.contraction import merge_into_neighbors
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ class Keys:
         """Return keys wide enough for so many nodes and groups.
 
         Raises:
-            GraphError: If they do not fit 62 bits.
+            OptionError: If they do not fit 62 bits.
         """
         keys = cls(max(num_nodes - 1, 1).bit_length(), max(num_groups - 1, 0).bit_length())
         if keys.rank_bits + keys.group_bits > _MAX_BITS:
             msg = f"{num_nodes} nodes in {num_groups} clusters need more than {_MAX_BITS} bits. Use fewer clusters."
-            raise GraphError(msg)
+            raise OptionError(msg)
         return keys
 
     def turn(self, group: "Column", rank: "Column") -> "Column":

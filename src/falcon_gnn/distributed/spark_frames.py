@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, MissingDependencyError, require
+from falcon_gnn.errors import MissingDependencyError, OptionError, require
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,7 +32,7 @@ def open_session(master: str | None = None) -> "SparkSession":
 
     Raises:
         MissingDependencyError: If PySpark or Java is missing.
-        GraphError: If Spark does not start.
+        OptionError: If Spark does not start.
     """
     builder = require("pyspark.sql", "spark").SparkSession.builder.appName("falcon-gnn")
     if which("java") is None and "JAVA_HOME" not in os.environ:
@@ -59,21 +59,21 @@ def open_session(master: str | None = None) -> "SparkSession":
             f"Spark did not start with master {master!r}: {told[0] if told else type(error).__name__}. Use local[2] or "
             "spark://host:7077, and Java 17 or newer."
         )
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
 
 
 def read_frame(table: "DataFrame | str | Path", spark: "SparkSession", name: str) -> "DataFrame":
     """Return a table given as a DataFrame or as the path of Parquet files.
 
     Raises:
-        GraphError: If it is neither.
+        OptionError: If it is neither.
     """
     if isinstance(table, str | Path):
         return spark.read.parquet(str(table))
     if isinstance(table, require("pyspark.sql", "spark").DataFrame):
         return table
     msg = f"{name} must be a Spark DataFrame or the path of Parquet files, got {type(table).__name__}."
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def write_text(spark: "SparkSession", path: str, text: str) -> None:

@@ -8,7 +8,7 @@ from falcon_gnn.distributed.spark_edges import IndexedEdges, index_edges
 from falcon_gnn.distributed.spark_frames import F, cut_lineage
 from falcon_gnn.distributed.spark_labels import LabelVectors, encode_labels
 from falcon_gnn.distributed.spark_nodes import NodeColumns, check_nodes, describe_columns, index_scope
-from falcon_gnn.errors import BudgetError, FalconWarning, GraphError
+from falcon_gnn.errors import BudgetError, FalconWarning, GraphError, OptionError
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.config import CollapseConfig
 
@@ -49,7 +49,7 @@ def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -
     counts = check_nodes(nodes, columns)
     if config.scope == "train" and "train_mask" not in counts:
         msg = "scope='train' needs a node table with a train_mask. Add one, or use scope='full'."
-        raise GraphError(msg)
+        raise OptionError(msg)
     scope = "train" if "train_mask" in counts and config.scope != "full" else "full"
     scoped = index_scope(nodes, scope)
     indexed = index_edges(edges, nodes, scoped)
@@ -76,7 +76,7 @@ def protected_nodes(scoped: "DataFrame", protect: "DataFrame | str | None") -> "
     if isinstance(protect, str):
         if dict(scoped.dtypes).get(protect) != "boolean":
             msg = f"protect must be a table with node_id or the name of a true-or-false node column, got {protect!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         return scoped.select("index", F.coalesce(F.col(protect), F.lit(False)).alias("is_protected"))
     named = protect.select("node_id").distinct().withColumn("is_named", F.lit(True))
     joined = scoped.select("node_id", "index").join(named, "node_id", "left")
@@ -125,7 +125,7 @@ def own_clusters(scoped: "DataFrame", table: "DataFrame") -> "DataFrame":
 def _own_values(scoped: "DataFrame", table: "DataFrame", name: str, is_bad: "Column") -> "DataFrame":
     if not {"node_id", name} <= set(table.columns):
         msg = f"The table of your own values must have the columns node_id and {name}, got {', '.join(table.columns)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     joined = cut_lineage(scoped.select("node_id", "index").join(table.select("node_id", name), "node_id", "left"))
     counts: Any = joined.agg(F.count(F.lit(1)) - F.count_distinct("node_id"), F.count_if(is_bad)).first()
     if counts[0] or counts[1]:

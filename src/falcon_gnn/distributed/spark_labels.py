@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.distributed.spark_frames import F, first_row, summarise_entries
 from falcon_gnn.distributed.spark_nodes import NodeColumns
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.labels import Task
 from falcon_gnn.reduction.config import CollapseConfig
 
@@ -102,7 +102,7 @@ def _encode_classes(
     num_labels = largest + 1 if num_classes is None else num_classes
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, num_nodes):
         msg = (
             f"y holds a class {largest} for {num_nodes} nodes, which cannot be a class number. Number the classes from "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.layout import graph_to_arrays
 from falcon_gnn.datasets.tables import tables_in
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
 from falcon_gnn.resources import require_memory
 
@@ -49,7 +49,7 @@ class TableSource:
         for name, value in self.options.items():
             if value is not None:
                 msg = f"{name} has no meaning for Parquet tables that Spark reads, got {value!r}. Leave it out."
-                raise GraphError(msg)
+                raise OptionError(msg)
         return paths
 
     def check(self) -> None:
@@ -62,7 +62,7 @@ class TableSource:
         for path in (Path(self.source) if looks_local else None, self.nodes):
             if path is not None and not path.exists():
                 msg = f"{path} does not exist. Name a file or folder that is there, or a data set."
-                raise GraphError(msg)
+                raise OptionError(msg)
 
     def find_paths(self) -> tuple[str, str] | None:
         """Return the addresses of the node and the edge table where both are Parquet, else None."""

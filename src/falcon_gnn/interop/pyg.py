@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, GraphError, MissingDependencyError
+from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
 from falcon_gnn.interop.pyg_attributes import EDGE_KEYS, attribute_array, count_nodes, pick_masks, sort_keys
 from falcon_gnn.interop.tensors import (
@@ -44,7 +44,7 @@ def from_pyg(data: Data, split_index: int | None = None) -> Graph:
         split_index: Which split the masks are, where there are several; None means split 0.
 
     Raises:
-        GraphError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
+        OptionError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
             :meth:`falcon_gnn.graph.Graph.from_edges` refuses.
 
     Example:
@@ -127,7 +127,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         options: Fields of :class:`falcon_gnn.CollapseConfig`.
 
     Raises:
-        GraphError: If an option is unknown, or an attribute is missing (on call).
+        OptionError: If an option is unknown, or an attribute is missing (on call).
 
     Example:
         >>> data = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5, score=torch.arange(5.0))
@@ -150,7 +150,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         if unknown or (config is None and "node_budget" not in options):
             got = ", ".join(options) or "no option"
             msg = f"FalconCollapse needs node_budget and takes {', '.join(known[1:])}; got {got}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         self.config = CollapseConfig(**options) if config is None else replace(config, **options)
         self.split_index = split_index
         self.attributes = {"centrality": centrality_attr, "clusters": clusters_attr, "protect": protect_attr}
@@ -175,7 +175,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
             msg = (
                 f"data must have the attribute {key!r} that this FalconCollapse uses; it has {', '.join(data.keys())}."
             )
-            raise GraphError(msg)
+            raise OptionError(msg)
         return to_array(data[key])
 
     def __repr__(self) -> str:

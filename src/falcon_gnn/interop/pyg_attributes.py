@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.interop.tensors import is_sparse, to_array
 
@@ -81,13 +81,13 @@ def pick_masks(data: Any, split_index: int | None) -> tuple[dict[str, Any], dict
             index = 0 if split_index is None else split_index
             if not 0 <= index < mask.shape[1]:
                 msg = f"split_index must be in [0, {mask.shape[1]}), the splits of {name}, got {split_index}."
-                raise GraphError(msg)
+                raise OptionError(msg)
             whole[f"{name}s"] = mask
             mask = mask[:, index]
         picked[name] = mask
     if split_index and not whole:
         msg = f"split_index must be None or 0 where masks have shape (N,), got {split_index}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return picked, whole
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from falcon_gnn.errors import GraphError, MissingDependencyError
+from falcon_gnn.errors import GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.pyg import from_pyg
 
@@ -46,14 +46,15 @@ def read_pt(path: str | Path, split_index: int | None = None) -> Graph:
         split_index: Which split, where masks have shape ``(N, S)``.
 
     Raises:
-        GraphError: If the file is missing, damaged, asks for other classes, or holds no graph.
+        OptionError: If the file is missing, damaged, asks for other classes, or holds no graph.
+        GraphError: If its graph is unusable.
     """
     source = Path(path)
     try:
         return from_pyg(_only_data(_load(source)), split_index)
-    except GraphError as error:
+    except (GraphError, OptionError) as error:
         msg = f"{source}: {error}"
-        raise GraphError(msg) from error
+        raise type(error)(msg) from error
 
 
 def _load(path: Path) -> Any:
@@ -62,15 +63,15 @@ def _load(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         msg = "the file does not exist."
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     except pickle.UnpicklingError as error:
         reason = next((line for line in str(error).splitlines() if "WeightsUnpickler" in line), "")
         msg = f"refused, since it holds more than tensors and PyG's own data classes ({reason.strip()[:160]}). {_FIX}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     except (RuntimeError, ValueError, EOFError, OSError, LookupError, TypeError, zipfile.BadZipFile) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         msg = f"cannot be read as a .pt file ({reason}). {_FIX}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
 
 
 @contextmanager
@@ -116,7 +117,7 @@ def _only_data(stored: Any) -> Data:
     if isinstance(stored, Data) or type(stored).__name__ == "HeteroData":
         return stored
     msg = f"holds no graph, but {type(stored).__name__}. {_FIX}"
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def _separated(data: Data, slices: dict[str, Any]) -> list[Data]:

@@ -10,6 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.codec import (
     BLOCK_VALUES,
     pack_planes,
@@ -34,11 +35,11 @@ def pack_bits(mask: Tensor) -> Tensor:
         uint8, shape ``(ceil(mask.numel() / 8),)``.
 
     Raises:
-        TypeError: If ``mask`` is not a bool tensor.
+        OptionError: If ``mask`` is not a bool tensor.
     """
     if mask.dtype != torch.bool:
         msg = f"mask must be a bool tensor, got {mask.dtype}; compare it with zero first"
-        raise TypeError(msg)
+        raise OptionError(msg)
     packed: Tensor = torch.ops.falcon_gnn.pack_bits(mask)
     return packed
 

@@ -24,6 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 BLOCK_VALUES = 1 << 19
@@ -86,19 +87,19 @@ def quantize(
         The codes with all that :func:`dequantize` needs; not part of the autograd graph.
 
     Raises:
-        ValueError: If ``bits``, ``group_size`` or ``rounding`` is not one of the allowed values.
-        TypeError: If ``x`` is not floating point.
+        OptionError: If ``bits``, ``group_size`` or ``rounding`` is not one of the allowed values.
+        OptionError: If ``x`` is not floating point.
     """
     check_bits(bits)
     if group_size < 8 or group_size % 8:
         msg = f"group_size must be a positive multiple of 8, got {group_size}; 256 is the usual choice"
-        raise ValueError(msg)
+        raise OptionError(msg)
     if rounding not in ("stochastic", "nearest"):
         msg = f"rounding must be 'stochastic' or 'nearest', got {rounding!r}"
-        raise ValueError(msg)
+        raise OptionError(msg)
     if not x.is_floating_point():
         msg = f"x must be a floating tensor, got {x.dtype}; convert it with x.float(), or use pack_bits for a bool mask"
-        raise TypeError(msg)
+        raise OptionError(msg)
     if rounding == "nearest":
         seed = None
     elif seed is None:
@@ -128,11 +129,11 @@ def check_bits(bits: int) -> None:
     """Refuse a number of bits that does not divide a byte.
 
     Raises:
-        ValueError: If ``bits`` is not 1, 2, 4 or 8.
+        OptionError: If ``bits`` is not 1, 2, 4 or 8.
     """
     if bits not in (1, 2, 4, 8):
         msg = f"bits must be 1, 2, 4 or 8, got {bits}; take bits=None for no compression"
-        raise ValueError(msg)
+        raise OptionError(msg)
 
 
 def draw_seeds(*shape: int) -> Tensor:

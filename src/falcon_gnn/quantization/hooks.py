@@ -36,7 +36,7 @@ def compressed_activations(bits: int = 2, *, min_values: int = 4096, keep: Itera
         keep: Tensors that live on anyway, such as the features: keeping a compressed copy of them would save nothing.
 
     Raises:
-        ValueError: If ``bits`` is not one of the allowed values.
+        OptionError: If ``bits`` is not one of the allowed values.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 2))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
 from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, quantize
 from falcon_gnn.quantization.rows import (
@@ -36,7 +37,7 @@ def relu_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, inplace: b
             norm).
 
     Raises:
-        ValueError: If ``p`` lies outside [0, 1].
+        OptionError: If ``p`` lies outside [0, 1].
     """
     check_dropout(p, "p")
     if not training:
@@ -58,12 +59,12 @@ def compressed_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, bit
         Shape ``(rows, out_channels)``. Its gradients are exact for ``x`` and ``bias`` and unbiased for ``weight``.
 
     Raises:
-        ValueError: If ``bits`` is not one of the allowed values or ``x`` is not a matrix.
+        OptionError: If ``bits`` is not one of the allowed values or ``x`` is not a matrix.
     """
     check_bits(bits)
     if x.dim() != 2:
         msg = f"x must have shape (rows, in_channels), got {tuple(x.shape)}; flatten the leading dimensions first"
-        raise ValueError(msg)
+        raise OptionError(msg)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
     output: Tensor = _CompressedLinear.apply(x, weight, bias, bits)  # type: ignore[no-untyped-call]
@@ -81,7 +82,7 @@ def compressed_batch_norm(x: Tensor, norm: nn.BatchNorm1d, bits: int = 2, *, inp
             product).
 
     Raises:
-        ValueError: If ``bits`` is not one of the allowed values, or ``x`` has one row only in training.
+        OptionError: If ``bits`` is not one of the allowed values, or ``x`` has one row only in training.
     """
     check_bits(bits)
     output: Tensor
@@ -112,22 +113,22 @@ def check_dropout(probability: float, name: str) -> None:
     """Refuse a dropout probability outside [0, 1].
 
     Raises:
-        ValueError: If it lies outside.
+        OptionError: If it lies outside.
     """
     if not 0.0 <= probability <= 1.0:
         msg = f"{name} must lie in [0, 1], got {probability}; 0 switches dropout off"
-        raise ValueError(msg)
+        raise OptionError(msg)
 
 
 def check_rows(x: Tensor) -> None:
     """Refuse a training batch whose variance is undefined.
 
     Raises:
-        ValueError: If ``x`` has exactly one row.
+        OptionError: If ``x`` has exactly one row.
     """
     if x.shape[0] == 1:
         msg = f"batch norm in training needs more than one row, got shape {tuple(x.shape)}; enlarge or drop the batch"
-        raise ValueError(msg)
+        raise OptionError(msg)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ from itertools import pairwise, zip_longest
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.chain import run_chain
 from falcon_gnn.quantization.codec import check_bits
 from falcon_gnn.quantization.layers import (
@@ -37,7 +38,7 @@ class MLP(nn.Module):
         bits: Bits per kept activation, 1, 2, 4 or 8; None keeps them as they are.
 
     Raises:
-        ValueError: If an argument lies outside its range.
+        OptionError: If an argument lies outside its range.
 
     Example:
         >>> import torch
@@ -86,7 +87,7 @@ class MLP(nn.Module):
             x: Input, shape ``(rows, in_channels)``.
 
         Raises:
-            ValueError: If ``x`` has another shape, or one row only while batch norm is in training.
+            OptionError: If ``x`` has another shape, or one row only while batch norm is in training.
         """
         linears, norms = self._layers()
         _check_input(x, linears[0], norms if self.training else [])
@@ -120,7 +121,7 @@ class CompressedBlock(nn.Module):
         batch_norm: Whether to normalise before the ReLU.
 
     Raises:
-        ValueError: If an argument lies outside its range.
+        OptionError: If an argument lies outside its range.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class CompressedBlock(nn.Module):
             x: Input, shape ``(rows, in_channels)``.
 
         Raises:
-            ValueError: If ``x`` has another shape, or one row only while batch norm is in training.
+            OptionError: If ``x`` has another shape, or one row only while batch norm is in training.
         """
         norms = [] if self.norm is None else [self.norm]
         _check_input(x, self.linear, norms if self.training else [])
@@ -173,12 +174,12 @@ def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             msg = f"{name} must be at least 1, got {size}"
-            raise ValueError(msg)
+            raise OptionError(msg)
 
 
 def _check_input(x: Tensor, linear: nn.Linear, norms: Sequence[nn.BatchNorm1d]) -> None:
     if x.dim() != 2 or x.shape[1] != linear.in_features:
         msg = f"x must have shape (rows, {linear.in_features}), got {tuple(x.shape)}"
-        raise ValueError(msg)
+        raise OptionError(msg)
     if any(norm.training for norm in norms):
         check_rows(x)

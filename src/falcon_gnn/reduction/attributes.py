@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
@@ -62,7 +62,7 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays with masks that select no survivor left out.
 
     Raises:
-        GraphError: If no training node is left: a graph without a training mask would train on every node.
+        OptionError: If no training node is left: a graph without a training mask would train on every node.
     """
     train = arrays["train_mask"]
     if train is not None and not train.any():
@@ -70,7 +70,7 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
             "no training node survives this collapse. Pass protect=train_mask, a larger node_budget, or merge='mean' "
             "(a survivor then trains if any node merged into it does)."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     return without_empty_masks(arrays)
 
 

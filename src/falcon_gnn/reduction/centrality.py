@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
-from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.errors import ConvergenceError, OptionError
 
 ScoreArray = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def centrality_name(name: str) -> str:
     """Return the full name of a centrality given in full or as in the paper (DC, BC, CC, PR, EC).
 
     Raises:
-        GraphError: If the name is unknown; suggests the nearest one.
+        OptionError: If the name is unknown; suggests the nearest one.
     """
     full = _ABBREVIATIONS.get(name.upper(), name.lower()) if isinstance(name, str) else None
     if full in CENTRALITIES:
@@ -53,7 +53,7 @@ def centrality_name(name: str) -> str:
     near = difflib.get_close_matches(str(name).lower(), CENTRALITIES, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     msg = f"centrality must be one of {', '.join(CENTRALITIES)} (or DC BC CC PR EC), got {name!r}.{hint}"
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def compute_centrality(
@@ -71,7 +71,7 @@ def compute_centrality(
         Scores, float64, shape ``(N,)``.
 
     Raises:
-        GraphError: If the name is unknown.
+        OptionError: If the name is unknown.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
     """
     measures: dict[str, Callable[[], ScoreArray]] = {

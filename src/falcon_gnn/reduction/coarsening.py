@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
@@ -66,7 +66,7 @@ def coarsen(
         The reduced graph, the map both ways, the report and the spectral error.
 
     Raises:
-        GraphError: If an option is unusable; the message names it.
+        OptionError: If an option is unusable; the message names it.
         BudgetError: If the budget is out of range.
 
     Warns:
@@ -128,11 +128,11 @@ def _checked_options(node_budget: int | float, options: dict[str, Any]) -> tuple
     unknown = sorted(set(options) - known)
     if unknown:
         msg = f"coarsen() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     config = CoarsenConfig(node_budget, **options)
     if config.method not in get_args(CoarsenMethod):
         msg = f"method must be one of {', '.join(get_args(CoarsenMethod))}, got {config.method!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     pooling = CollapseConfig(
         node_budget, centrality="degree", num_clusters=1, scope=config.scope, merge="mean", edge_weights="sum",
         seed=config.seed, task=config.task, num_classes=config.num_classes,

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from falcon_gnn.errors import BudgetError, GraphError
+from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.labels import Task
 from falcon_gnn.reduction.budgets import SELECTIONS, Selection
 from falcon_gnn.reduction.centrality import centrality_name
@@ -38,7 +38,7 @@ class CollapseConfig:
         closeness_samples: Sources of closeness; None for exact.
 
     Raises:
-        GraphError: If an option is unknown or out of range.
+        OptionError: If an option is unknown or out of range.
     """
 
     node_budget: int | float
@@ -78,7 +78,7 @@ class CollapseConfig:
             _check_choice(name, getattr(self, name), choices)
         if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
             msg = f"gamma must lie in [0, 1] (0: labels only, 1: features only), got {self.gamma!r}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if not _is_number(self.node_budget) or not self.node_budget > 0:
             msg = f"node_budget must be a positive int (nodes) or a float in (0, 1] (share), got {self.node_budget!r}."
             raise BudgetError(msg)
@@ -113,13 +113,13 @@ class CoarsenConfig:
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
         msg = f"{name} must be one of {', '.join(str(choice) for choice in choices)}, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _check_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         msg = f"{name} must be a whole number of at least {least}, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
 from falcon_gnn.resources import require_memory
 
@@ -26,14 +26,14 @@ def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: 
         order: ``"cluster"`` (Alg. 1: cluster 0 first, ascending rank inside each) or ``"global"`` (ascending rank).
 
     Raises:
-        GraphError: If ``order`` is unknown.
+        OptionError: If ``order`` is unknown.
     """
     if order == "cluster":
         return sort_by_group(removed, clusters, rank)
     if order == "global":
         return sort_by_rank(removed, rank)
     msg = f"order must be one of {', '.join(ORDERS)}, got {order!r}."
-    raise GraphError(msg)
+    raise OptionError(msg)
 
 
 def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: IdArray, rank: IdArray) -> IdArray:
@@ -76,13 +76,13 @@ def merge_edges(
         Row starts, neighbors and weights (None for ``"none"``) of the reduced graph.
 
     Raises:
-        GraphError: If ``edge_weights`` is unknown, or the memory does not suffice.
+        OptionError: If ``edge_weights`` is unknown, or the memory does not suffice.
     """
     from falcon_gnn._kernels import contraction as kernels
 
     if edge_weights not in get_args(EdgeWeights):
         msg = f"edge_weights must be one of {', '.join(get_args(EdgeWeights))}, got {edge_weights!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     group_starts, members = group_members(assignment, num_groups)
     new_ids = assignment.astype(indices.dtype)
     shape = (indptr, indices, group_starts, members, new_ids, _BLOCKS)

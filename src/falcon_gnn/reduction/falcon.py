@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import BudgetError, FalconWarning, GraphError
+from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels
 from falcon_gnn.reduction import report as reports
@@ -80,7 +80,7 @@ def collapse(
         The reduced graph, the map both ways, and the report.
 
     Raises:
-        GraphError: If an option or array is unusable; the message names it.
+        OptionError: If an option or array is unusable; the message names it.
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
 
@@ -154,7 +154,7 @@ def _resolve_options(
     unknown = sorted(set(options) - known)
     if unknown:
         msg = f"collapse() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if config is None and "node_budget" not in options:
         msg = "node_budget is needed: an int (nodes to keep) or a float in (0, 1] (their share)."
         raise BudgetError(msg)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.config import CollapseConfig
@@ -55,12 +55,12 @@ class CollapseResult:
             The value of each node's survivor, shape ``(N_all, ...)``; NaN (floats) or -1 (integers) where none.
 
         Raises:
-            GraphError: If ``values`` has another number of rows.
+            OptionError: If ``values`` has another number of rows.
         """
         given = np.asarray(values)
         if given.ndim == 0 or len(given) != len(self.kept):
             msg = f"values must have one row per reduced node ({len(self.kept)}), got shape {given.shape}."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if given.dtype.kind in "ub":
             given = given.astype(np.int64)
         lifted = given[np.maximum(self.assignment, 0)]

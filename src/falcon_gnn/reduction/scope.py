@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import IntArray
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels, infer_task
 from falcon_gnn.reduction.config import CollapseConfig, Scope
@@ -33,11 +33,11 @@ def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
     """Return the nodes and edges that take part; None: the training nodes if there are any marked, else all.
 
     Raises:
-        GraphError: If the scope is ``"train"`` and the graph has no training mask.
+        OptionError: If the scope is ``"train"`` and the graph has no training mask.
     """
     if scope == "train" and graph.train_mask is None:
         msg = "scope='train' needs a graph with a train_mask. Set one, or use scope='full'."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if scope == "full" or graph.train_mask is None:
         ids = np.arange(graph.num_nodes)
         return ScopedGraph("full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask)
@@ -67,7 +67,7 @@ def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
     """Return the nodes that are never removed, given as a mask or as ids, as a mask of shape ``(num_nodes,)``.
 
     Raises:
-        GraphError: If they are neither.
+        OptionError: If they are neither.
     """
     mask = np.zeros(num_nodes, np.bool_)
     if protect is None:
@@ -81,11 +81,11 @@ def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
             f"protect must be a bool mask of shape ({num_nodes},) or ids in [0, {num_nodes}), got {given.dtype} of "
             f"shape {given.shape}."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     mask[given.astype(np.int64)] = True
     if int(mask.sum()) < given.size:
         msg = "protect holds an id twice. Pass numpy.unique(protect), or protect.astype(bool) if it is a 0/1 mask."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return mask
 
 
@@ -93,16 +93,16 @@ def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[Any
     """Return the caller's own centrality of the nodes in scope, shape ``(len(ids),)``, values as given.
 
     Raises:
-        GraphError: If the shape is not ``(num_nodes,)``, or a value in scope is not finite.
+        OptionError: If the shape is not ``(num_nodes,)``, or a value in scope is not finite.
     """
     given = np.asarray(scores)
     if given.shape != (num_nodes,) or given.dtype.kind not in "fiub":
         msg = f"centrality scores must be numbers of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     inside = given[ids]
     if not np.isfinite(inside).all():
         msg = "centrality scores must be finite for every node in scope. Replace NaN and infinity first."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return inside
 
 
@@ -110,10 +110,10 @@ def given_clusters(clusters: ArrayLike, num_nodes: int, ids: IdArray) -> IdArray
     """Return the caller's own clusters of the nodes in scope, renumbered without gaps in the same order.
 
     Raises:
-        GraphError: If they are not whole numbers >= 0 of shape ``(num_nodes,)``.
+        OptionError: If they are not whole numbers >= 0 of shape ``(num_nodes,)``.
     """
     given = np.asarray(clusters)
     if given.shape != (num_nodes,) or given.dtype.kind not in "iu" or (given[ids] < 0).any():
         msg = f"clusters must be whole numbers >= 0 of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return np.unique(given[ids], return_inverse=True)[1].astype(np.int64)

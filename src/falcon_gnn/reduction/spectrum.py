@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import IntArray
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.contraction import merge_edges
 from falcon_gnn.reduction.grouping import group_members
@@ -173,17 +173,17 @@ def restricted_spectral_error(graph: Graph, assignment: ArrayLike, num_vectors: 
         num_vectors: Eigenvectors per component, the constant one included, at least 1.
 
     Raises:
-        GraphError: If the assignment has another length, or a group lies in several components.
+        OptionError: If the assignment has another length, or a group lies in several components.
     """
     from threadpoolctl import threadpool_limits
 
     given = np.asarray(assignment)
     if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
         msg = f"assignment must be integers of shape ({graph.num_nodes},), got {given.dtype} of shape {given.shape}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if num_vectors < 1:
         msg = f"num_vectors must be at least 1, got {num_vectors!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     inside = np.flatnonzero(given >= 0)
     part = Graph(graph.indptr, graph.indices, graph.edge_weight).subgraph(inside)
     sorted_graph, order = sort_components(part.indptr, part.indices, part.edge_weight)
@@ -198,13 +198,13 @@ def count_groups(graph: ComponentGraph, groups: IdArray) -> IdArray:
     """Return the number of groups in each component.
 
     Raises:
-        GraphError: If a group lies in several components.
+        OptionError: If a group lies in several components.
     """
     of_group = np.full(int(groups.max(initial=-1)) + 1, -1, np.int64)
     of_group[groups] = graph.component
     if (of_group[groups] != graph.component).any():
         msg = "assignment must not join nodes of different connected components. Split such groups by component."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return np.bincount(of_group, minlength=len(graph.sizes))
 
 

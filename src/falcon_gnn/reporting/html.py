@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from falcon_gnn.adjacency import EdgeCleaning
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, GraphSummary, LabelSummary
 from falcon_gnn.reporting import narrative
@@ -39,7 +39,7 @@ def write_report(
         sections: More sections, shown before the options and costs of the collapse, such as what was trained.
 
     Raises:
-        GraphError: If ``report`` is a dictionary without the fields of a report.
+        OptionError: If ``report`` is a dictionary without the fields of a report.
         MissingDependencyError: If matplotlib or jinja2 is not installed.
     """
     require("matplotlib", "report")
@@ -87,4 +87,4 @@ def _typed_report(report: CollapseReport | Mapping[str, Any]) -> CollapseReport:
         return CollapseReport(**{**report, **parts})
     except (KeyError, TypeError) as error:
         msg = f"report must be a CollapseReport or the dictionary its to_dict() returns ({error})."
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error

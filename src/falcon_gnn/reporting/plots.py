@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.report import FeatureSummary, GraphSummary, LabelSummary
 from falcon_gnn.reporting.axes import (
     add_title,
@@ -78,12 +78,12 @@ def label_shares_figure(labels: LabelSummary) -> "Figure":
         labels: Shares of L >= 1 labels.
 
     Raises:
-        GraphError: If there are no shares, as for a regression target.
+        OptionError: If there are no shares, as for a regression target.
         MissingDependencyError: If matplotlib is not installed.
     """
     if not labels.shares_before:
         msg = f"labels must hold the share of at least one label, got none (task={labels.task!r})."
-        raise GraphError(msg)
+        raise OptionError(msg)
     before, after = np.array(labels.shares_before) * 100, np.array(labels.shares_after) * 100
     with figure_style():
         figure = new_figure()
@@ -214,13 +214,13 @@ def learning_curve_figure(
         score_name: Name of the score, with its unit.
 
     Raises:
-        GraphError: If the three differ in length or are empty.
+        OptionError: If the three differ in length or are empty.
         MissingDependencyError: If matplotlib is not installed.
     """
     if not len(epochs) == len(losses) == len(scores) > 0:
         lengths = f"{len(epochs)}, {len(losses)} and {len(scores)}"
         msg = f"epochs, losses and scores must have one length of at least 1, got {lengths}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     panels = [("Training loss", np.array(losses, float)), (score_name, np.array(scores, float))]
     if np.isnan(panels[1][1]).all():
         panels.pop()
@@ -248,12 +248,12 @@ def lines_figure(series: Mapping[str, Line | tuple[Any, ...]], axes: LineAxes) -
         axes: Labels, scales and reference lines.
 
     Raises:
-        GraphError: If there is no line, or the arrays of one differ in length.
+        OptionError: If there is no line, or the arrays of one differ in length.
         MissingDependencyError: If matplotlib is not installed.
     """
     if not series:
         msg = "series must hold at least one line, got none."
-        raise GraphError(msg)
+        raise OptionError(msg)
     lines = {name: _checked_line(name, given) for name, given in series.items()}
     names = [*lines, *axes.references]
     num_columns = 1 if max(map(len, names)) > _LONG_NAME else 2
@@ -282,5 +282,5 @@ def _checked_line(name: str, given: Line | tuple[Any, ...]) -> Line:
     shapes = {np.shape(part) for part in line if part is not None}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
         msg = f"The arrays of series {name!r} must be flat and of one length, got the shapes {sorted(shapes)}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return line

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 
 if TYPE_CHECKING:
@@ -110,13 +110,13 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
         path: Its suffix says the format.
 
     Raises:
-        GraphError: If the suffix is another one.
+        OptionError: If the suffix is another one.
         MissingDependencyError: If matplotlib is not installed.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _SUFFIXES:
         msg = f"path must end in {' or '.join(_SUFFIXES)}, got {str(path)!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     with replacing(path) as temporary, figure_style():
         figure.savefig(temporary, format=suffix[1:], dpi=200, metadata=_metadata(suffix), facecolor="white")
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 
 _CPU_GENERATOR, _CUDA_GENERATOR = "generator.cpu", "generator.cuda"
@@ -44,7 +44,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """Return the checkpoint in a file.
 
     Raises:
-        GraphError: If the file is missing or not a whole checkpoint.
+        OptionError: If the file is missing or not a whole checkpoint.
     """
     safetensors = require("safetensors", "train")
     try:
@@ -53,7 +53,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
     except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
         msg = f"checkpoint {path} must be a file that an interrupted training wrote. Start anew without resume: {error}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, Self, get_args
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.labels import Task
 
@@ -49,7 +49,7 @@ class ModelConfig:
         """Check every value once.
 
         Raises:
-            GraphError: If a value is not allowed; the message names it and what is.
+            OptionError: If a value is not allowed; the message names it and what is.
         """
         _check_choice("model", self.model, get_args(ModelName))
         _check("hidden_channels", self.hidden_channels, _is_whole_from(1), "a whole number of at least 1")
@@ -62,10 +62,10 @@ class ModelConfig:
         _check("bits", self.bits, lambda v: v is None or v in BITS, "1, 2, 4, 8 or None")
         if self.model == "sign" and self.bits is not None:
             msg = f"bits={self.bits} makes SIGN a QSIGN. Use model='qsign', or bits=None."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if self.concat_self and self.uses_hop_features:
             msg = f"concat_self is an option of the GCN models, got model={self.model!r}, whose hops hold X already."
-            raise GraphError(msg)
+            raise OptionError(msg)
         if self.num_parts is not None:
             _check("num_parts", self.num_parts, _is_whole_from(1), "a whole number of at least 1 or None")
 
@@ -126,7 +126,7 @@ class TrainConfig:
         """Check every value once.
 
         Raises:
-            GraphError: If a value is not allowed; the message names it and what is.
+            OptionError: If a value is not allowed; the message names it and what is.
         """
         _check("model", self.model, lambda v: isinstance(v, ModelConfig), "a ModelConfig")
         _check("learning_rate", self.learning_rate, lambda v: 0 < v < float("inf"), "above 0")
@@ -141,11 +141,11 @@ class TrainConfig:
             _check_choice("task", self.task, get_args(Task))
         if self.model.model == "gcn" and self.num_batches != 1:
             msg = f"model='gcn' trains on the whole graph, got num_batches={self.num_batches}. Use 1, or 'cluster-gcn'."
-            raise GraphError(msg)
+            raise OptionError(msg)
         parts = self.model.num_parts
         if self.model.uses_parts and parts is not None and parts < self.num_batches:
             msg = f"num_parts must be at least num_batches ({self.num_batches}), got {parts}."
-            raise GraphError(msg)
+            raise OptionError(msg)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, the model's nested, as JSON-ready values."""
@@ -168,7 +168,7 @@ def _check(name: str, value: Any, is_allowed: Callable[[Any], bool], allowed: st
         fits = False
     if not fits:
         msg = f"{name} must be {allowed}, got {value!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -176,4 +176,4 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         close = get_close_matches(str(value), choices, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         msg = f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}"
-        raise GraphError(msg)
+        raise OptionError(msg)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.propagation import normalized_csr
 
@@ -126,10 +126,10 @@ def _check_arguments(graph: Graph, num_hops: int, block_columns: int | None) -> 
     require_features(graph)
     if num_hops < 0:
         msg = f"num_hops must be a whole number of at least 0, got {num_hops!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     if block_columns is not None and block_columns < 1:
         msg = f"block_columns must be at least 1 or None, got {block_columns!r}."
-        raise GraphError(msg)
+        raise OptionError(msg)
 
 
 def _column_blocks(graph: Graph, block_columns: int | None) -> Iterator[tuple[int, NDArray[np.float32]]]:

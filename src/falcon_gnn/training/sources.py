@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, PartSettings, RowBatches
@@ -65,7 +65,7 @@ def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | 
         msg = (
             f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     source_graph, readout = hop_source
     if not _fits(readout, graph.num_nodes, source_graph.num_nodes):
         msg = (
@@ -73,7 +73,7 @@ def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | 
             f"[0, {source_graph.num_nodes}) or a row of weights of all of them, got {readout.dtype} of shape "
             f"{readout.shape}. Use the ids that the collapse kept."
         )
-        raise GraphError(msg)
+        raise OptionError(msg)
     check_same_features(graph, source_graph, "hop_source's graph")
 
 

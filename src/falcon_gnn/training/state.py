@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from falcon_gnn.errors import ConvergenceError, GraphError
+from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import labelled_nodes
@@ -92,7 +92,7 @@ class TrainingState:
     """A training between two epochs; arguments as in ``train``.
 
     Raises:
-        GraphError: If features, labels or masks are missing or do not fit.
+        OptionError: If features, labels or masks are missing or do not fit.
     """
 
     def __init__(
@@ -201,14 +201,14 @@ class TrainingState:
         """Take over the state of an earlier run.
 
         Raises:
-            GraphError: If it was a run of another configuration or graph.
+            OptionError: If it was a run of another configuration or graph.
         """
         theirs, ours = checkpoint.facts["training"], self._identity()
         different = sorted(name for name in ours if theirs.get(name) != ours[name])
         if different:
             shown = ", ".join(f"{name} ({theirs.get(name)} there, {ours[name]} here)" for name in different)
             msg = f"checkpoint is of another training: {shown}. Use the same values, or leave out resume to start anew."
-            raise GraphError(msg)
+            raise OptionError(msg)
         self.model.load_state_dict(checkpoint.group("model"))
         restore_optimizer(self.optimizer, checkpoint.group("optimizer"))
         for name, history in self._histories().items():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import Batch, BatchSource
 from falcon_gnn.training.configs import Precision, TrainConfig
 
@@ -76,7 +76,7 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of a name; ``auto`` is CUDA where there is one, else the CPU.
 
     Raises:
-        GraphError: If torch does not know the name or has no such device.
+        OptionError: If torch does not know the name or has no such device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -85,7 +85,7 @@ def resolve_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         msg = f"device must be auto or a device that torch can use here, got {name!r}: {error}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     return device
 
 

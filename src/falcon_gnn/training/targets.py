@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task, class_ids, infer_task, labelled_nodes
 
@@ -117,7 +117,7 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
     largest = max(int(class_ids(y).max(initial=-1)) for y in (labels, others))
     if num_classes is not None and largest >= num_classes:
         msg = f"num_classes must be above every class, got {num_classes} and a class {largest}."
-        raise GraphError(msg)
+        raise OptionError(msg)
     return resolved, largest + 1 if num_classes is None else num_classes
 
 

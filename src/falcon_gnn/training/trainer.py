@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
 from falcon_gnn.training.configs import TrainConfig
@@ -49,13 +49,13 @@ def train(
         on_epoch: Called after every epoch.
 
     Raises:
-        GraphError: If features, labels or masks are missing or do not fit, or the checkpoint is of another training.
+        OptionError: If features, labels or masks are missing or do not fit, or the checkpoint is of another training.
         ConvergenceError: If the loss becomes NaN or infinite.
         KeyboardInterrupt: After Ctrl-C.
     """
     if resume and checkpoint is None:
         msg = "resume needs the checkpoint to go on from, got checkpoint=None. Pass its path."
-        raise GraphError(msg)
+        raise OptionError(msg)
     device = resolve_device(config.device)
     with own_randomness(config.seed, device, deterministic=config.deterministic):
         training = TrainingState(graph, graph if eval_graph is None else eval_graph, config, device, hop_source)

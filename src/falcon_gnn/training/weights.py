@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from falcon_gnn.errors import GraphError, require
+from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 from falcon_gnn.labels import Task
 from falcon_gnn.training.configs import ModelConfig
@@ -75,7 +75,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelSpec]:
     """Return the model that :func:`save_model` wrote, in evaluation mode on the CPU, and its spec.
 
     Raises:
-        GraphError: If the folder holds no such model, or one whose weights do not fit its spec.
+        OptionError: If the folder holds no such model, or one whose weights do not fit its spec.
         MissingDependencyError: If safetensors is not installed.
     """
     safetensors = require("safetensors.torch", "train")
@@ -94,5 +94,5 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelSpec]:
         require("safetensors", "train").SafetensorError,
     ) as error:
         msg = f"{folder} must hold {_SPEC_FILE} and {_WEIGHTS_FILE} of one model, as training writes them: {error}"
-        raise GraphError(msg) from error
+        raise OptionError(msg) from error
     return model.eval(), spec
