@@ -42,7 +42,7 @@ def test_impossible_models_are_refused_by_name(options, message):
         ({"precision": "fp16"}, "precision must be one of float32, bf16"),
         ({"validation_metric": "f1"}, "validation_metric"),
         ({"task": "class"}, "task"),
-        ({"num_batches": 5}, "num_batches=5"),
+        ({"model": ModelConfig("gcn"), "num_batches": 5}, "num_batches=5"),
         ({"model": ModelConfig(model="gas", num_parts=3), "num_batches": 4}, "num_parts must be at least num_batches"),
     ],
 )

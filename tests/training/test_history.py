@@ -84,7 +84,7 @@ def test_what_is_pushed_is_the_activation_before_dropout(graph):
     (batch,) = _source(whole, histories, num_batches=1).draw(0)
     batch.outputs(model)
     inputs = batch.inputs.inner
-    assert torch.equal(histories.levels[0], model.first_layer.transform_input(inputs.aggregated, None).relu().detach())
+    assert torch.equal(histories.levels[0], model.layer(0).transform_input(inputs.aggregated, None).relu().detach())
 
 
 def test_pull_returns_what_was_pushed_and_zeros_before():

@@ -8,7 +8,7 @@ from tests.strategies import edge_lists
 
 from falcon_gnn.errors import FalconWarning, MissingDependencyError
 from falcon_gnn.graph import Graph
-from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.partition import deal_parts, join_parts, split_graph
 
 
 @pytest.mark.filterwarnings("ignore::falcon_gnn.errors.FalconWarning")
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_parts(make_graph):
 @pytest.mark.parametrize("num_batches", [1, 3, 7, 20])
 def test_batches_hold_every_part_once(graph, num_batches):
     parts = split_graph(graph, 7)
-    batches = list(draw_batches(parts, num_batches, np.random.default_rng(0)))
+    batches = [join_parts(parts, chosen) for chosen in deal_parts(7, num_batches, seed=0, epoch=1)]
     assert len(batches) == min(num_batches, 7)
     assert np.sort(np.concatenate(batches)).tolist() == list(range(60))
     assert all(set(part) <= set(batch) or not set(part) & set(batch) for part in parts for batch in batches)

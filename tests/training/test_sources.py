@@ -46,7 +46,7 @@ def test_row_features_are_those_of_the_training_nodes(graph):
 def test_hop_source_gives_each_training_node_the_hops_of_its_original(graph):
     kept = np.flatnonzero(graph.train_mask)[::2]
     reduced = graph.replace(train_mask=None, val_mask=None, test_mask=None).subgraph(kept)
-    source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=(graph, kept))
+    source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=lambda: (graph, kept))
     assert np.array_equal(source.features, hop_features(graph, 2)[kept])
     assert source.targets.values.tolist() == graph.y[kept].tolist()
 
@@ -54,38 +54,38 @@ def test_hop_source_gives_each_training_node_the_hops_of_its_original(graph):
 def test_hop_source_with_weights_gives_each_training_node_a_mean_of_hops(graph):
     pairs = csr_array(np.kron(np.eye(30), [[0.5, 0.5]]).astype(np.float32))
     reduced = graph.subgraph(np.arange(30)).replace(train_mask=None, val_mask=None, test_mask=None)
-    source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=(graph, pairs))
+    source = make_source(reduced, _config("sign"), "classes", CPU, hop_source=lambda: (graph, pairs))
     hops = hop_features(graph, 2)
     assert source.features == pytest.approx((hops[::2] + hops[1::2]) / 2, abs=1e-6)
 
 
 def test_hop_source_weights_must_fit_both_graphs(graph):
     with pytest.raises(OptionError, match=r"hop_source must name.*got float64 of shape \(60, 59\)"):
-        make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, csr_array((60, 59))))
+        make_source(graph, _config("sign"), "classes", CPU, hop_source=lambda: (graph, csr_array((60, 59))))
 
 
 def test_hop_source_takes_the_train_mask_of_the_reduced_graph(graph):
     everyone = np.arange(60)
-    source = make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, everyone))
+    source = make_source(graph, _config("sign"), "classes", CPU, hop_source=lambda: (graph, everyone))
     assert np.array_equal(source.features, hop_features(graph, 2)[graph.train_mask])
 
 
 @pytest.mark.parametrize("model", ["gcn", "cluster-gcn", "gas"])
 def test_hop_source_is_refused_by_models_without_hops(graph, model):
     with pytest.raises(OptionError, match=f"hop_source is read by sign.*'{model}'"):
-        make_source(graph, _config(model), "classes", CPU, hop_source=(graph, np.arange(60)))
+        make_source(graph, _config(model), "classes", CPU, hop_source=lambda: (graph, np.arange(60)))
 
 
 @pytest.mark.parametrize("ids", [np.arange(59), np.arange(60) + 1, np.arange(60) - 1, np.arange(60) / 2])
 def test_hop_source_ids_must_fit_both_graphs(graph, ids):
     with pytest.raises(OptionError, match="hop_source must name"):
-        make_source(graph, _config("sign"), "classes", CPU, hop_source=(graph, ids))
+        make_source(graph, _config("sign"), "classes", CPU, hop_source=lambda: (graph, ids))
 
 
 def test_hop_source_must_have_the_same_features(graph):
     other = graph.replace(x=graph.x[:, :2])
     with pytest.raises(GraphError, match="hop_source's graph must have the same features"):
-        make_source(graph, _config("sign"), "classes", CPU, hop_source=(other, np.arange(60)))
+        make_source(graph, _config("sign"), "classes", CPU, hop_source=lambda: (other, np.arange(60)))
 
 
 def test_batch_norm_never_gets_a_batch_of_one_row(graph):

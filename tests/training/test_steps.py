@@ -9,7 +9,7 @@ from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
 from falcon_gnn.training.models import GraphInput, build_model
 from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.sources import make_source
-from falcon_gnn.training.steps import largest_batch, make_optimizer, own_randomness, resolve_device, training_step
+from falcon_gnn.training.steps import make_optimizer, own_randomness, resolve_device, training_step
 from falcon_gnn.training.targets import Targets
 
 CPU = torch.device("cpu")
@@ -30,8 +30,8 @@ def _fake_batch(config):
     inputs = GraphInput(_sparse(20, 20, 50), torch.zeros(20, 5), torch.zeros(20, 5))
     if config.model != "gas":
         return GraphBatch(inputs, targets)
-    halo = HistoryInput(inputs, _sparse(20, 7, 9), torch.arange(20), torch.arange(7))
-    return HistoryBatch(halo, targets, Histories(40, 8, 2))
+    halo = HistoryInput(inputs, _sparse(20, 7, 9), torch.arange(20), torch.arange(7), Histories(40, 8, 2))
+    return HistoryBatch(halo, targets)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -63,17 +63,11 @@ def test_steps_lower_the_loss_in_either_precision(graph, model, bits, precision)
 
 
 def test_a_step_leaves_no_gradient_behind(graph):
-    config = TrainConfig(ModelConfig(hidden_channels=4))
+    config = TrainConfig(ModelConfig("gcn", hidden_channels=4))
     network = build_model(config.model, 5, 3)
     (batch,) = make_source(graph, config, "classes", CPU).draw(1)
     training_step(network, make_optimizer(network, config), batch, "float32")
     assert all(parameter.grad is None for parameter in network.parameters())
-
-
-def test_the_largest_batch_has_the_most_targets(graph):
-    source = make_source(graph, TrainConfig(ModelConfig(model="cluster-gcn"), num_batches=5), "classes", CPU)
-    most = max(len(batch.targets) for batch in source.draw(0))
-    assert len(largest_batch(source).targets) == most
 
 
 @pytest.mark.parametrize("name", ["nonsense", "cuda:99"])

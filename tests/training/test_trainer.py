@@ -9,7 +9,6 @@ from scipy.sparse import csr_array
 
 from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.training import trainer
 from falcon_gnn.training.checkpoint import read_checkpoint
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 from falcon_gnn.training.inference import predict
@@ -139,10 +138,14 @@ def test_ctrl_c_without_a_checkpoint_says_how_far_it_got(graph):
         train(graph, _config(), on_epoch=_interrupt_at(2, _raise_interrupt), progress=False)
 
 
-def test_checkpoints_are_written_as_time_passes(graph, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+def test_checkpoints_are_written_as_time_passes(graph, tmp_path):
     path, seen = tmp_path / "run.ckpt", []
-    train(graph, _config(num_epochs=3), checkpoint=path, on_epoch=lambda _: seen.append(path.exists()), progress=False)
+
+    def look(record):
+        seen.append(path.exists())
+
+    options = {"checkpoint": path, "checkpoint_seconds": 0.0, "on_epoch": look, "progress": False}
+    train(graph, _config(num_epochs=3), **options)
     assert seen == [False, True, True]
 
 

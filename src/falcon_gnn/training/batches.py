@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features
 from falcon_gnn.training.models import Features, GraphInput
-from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.partition import (
+    BatchSize,
+    DrawnBatch,
+    PartSizes,
+    deal_parts,
+    epoch_generator,
+    join_parts,
+    split_graph,
+)
 from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, shared_tensor
 from falcon_gnn.training.targets import Targets
 
@@ -36,6 +44,9 @@ class BatchSource(Protocol):
 
     def draw(self, epoch: int) -> Iterator[Batch]:
         """Yield the batches of epoch ``epoch``, in host memory."""
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the batches of the first epochs that move weights by their sizes, built or not; alike ones once."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,11 @@ class RowBatches:
             rows = torch.from_numpy(np.asarray(self.features[ids], dtype=np.float32))
             yield RowBatch(rows, self.targets.take(torch.from_numpy(ids)))
 
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the size of the first batch, which none exceeds."""
+        num_rows = -(-len(self.targets) // self.num_batches)
+        return [DrawnBatch(1, 0, BatchSize(num_rows, 0, num_rows))]
+
 
 class FullBatch:
     """The whole training graph as the one batch of every epoch; put on the device once.
@@ -122,6 +138,12 @@ class FullBatch:
     def draw(self, epoch: int) -> Iterator[GraphBatch]:
         """Yield the graph."""
         yield self.batch
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the size of the graph."""
+        adjacency = self.batch.inputs.adjacency
+        size = BatchSize(adjacency.num_rows, adjacency.values.shape[0], len(self.batch.targets))
+        return [DrawnBatch(1, 0, size)]
 
 
 @dataclass(frozen=True)
@@ -162,18 +184,36 @@ class PartBatches:
 
     def draw(self, epoch: int) -> Iterator[GraphBatch]:
         """Yield the batches of an epoch."""
-        settings = self.settings
-        for ids in draw_batches(self.parts, settings.num_batches, epoch_generator(settings.seed, epoch)):
+        for chosen in self.deal(epoch):
+            ids = join_parts(self.parts, chosen)
             rows, targets = self.labels.locate(ids)
-            if len(targets) == 0:
-                continue
-            matrix, features = normalized_csr(self.structure.subgraph(ids)), self.features[ids]
-            inputs = GraphInput(
-                SparseMatrix.from_scipy(matrix),
-                to_tensor(aggregate(matrix, features)),
-                to_tensor(features) if settings.concat_self else None,
-            )
-            yield GraphBatch(inputs, targets, rows)
+            if len(targets) > 0:
+                yield GraphBatch(self.read(ids), targets, rows)
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the sizes of the batches with a target; entries of sparse features as if no edge were left out."""
+        settings = self.settings
+        inputs = None
+        if not isinstance(self.features, np.ndarray):
+            inputs = stored_by_row(aggregate(normalized_csr(self.structure), self.features))
+        counted = PartSizes(
+            self.structure, self.parts, self.labels.place >= 0, has_halo=False, input_entries=inputs,
+            feature_entries=stored_by_row(self.features),
+        )  # fmt: skip
+        return counted.draw(settings.num_batches, num_epochs, settings.seed)
+
+    def deal(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Return the numbers of the parts in each batch of an epoch."""
+        return deal_parts(len(self.parts), self.settings.num_batches, self.settings.seed, epoch)
+
+    def read(self, ids: NDArray[np.int64]) -> GraphInput:
+        """Return what a GCN reads of the graph among some nodes, given ascending."""
+        matrix, features = normalized_csr(self.structure.subgraph(ids)), self.features[ids]
+        return GraphInput(
+            SparseMatrix.from_scipy(matrix),
+            to_tensor(aggregate(matrix, features)),
+            to_tensor(features) if self.settings.concat_self else None,
+        )
 
 
 class NodeTargets:
@@ -198,9 +238,9 @@ class NodeTargets:
         return (None if len(rows) == len(batch_ids) else torch.from_numpy(rows)), targets
 
 
-def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Return the generator of an epoch's batches; it depends on nothing else, so a resumed run draws the same."""
-    return np.random.default_rng([seed, epoch])
+def stored_by_row(features: FeatureMatrix) -> NDArray[np.int64] | None:
+    """Return the stored entries of each row of a sparse matrix, shape ``(N,)``; None of a dense one."""
+    return None if isinstance(features, np.ndarray) else np.diff(features.indptr).astype(np.int64)
 
 
 def to_tensor(features: FeatureMatrix, *, for_training: bool = True) -> Features:

@@ -23,19 +23,20 @@ class ModelConfig:
 
     Attributes:
         model: ``gcn`` (full batch), ``sign``, ``qsign`` (SIGN with compressed activations), ``sign-original`` (a linear
-            layer per hop), ``cluster-gcn`` or ``gas`` (GNNAutoScale). The last two are a GCN trained in batches.
+            layer per hop), ``cluster-gcn`` or ``gas`` (GNNAutoScale). The last two are a GCN trained in batches of
+            METIS parts.
         hidden_channels: Width of the hidden layers, >= 1.
         num_layers: Linear layers from input to output, >= 1 (2 for ``sign-original``).
         dropout: Share of hidden values dropped in training, in [0, 1).
         batch_norm: Whether each hidden layer is batch-normalised.
-        num_hops: k of the SIGN models' features [X, ÃX, …, Ã^kX], >= 0.
-        bits: Bits per activation kept for the backward pass, 1, 2, 4 or 8, or None for full precision;
-            ``qsign`` has 2 where nothing else is given.
-        concat_self: Whether a GCN layer sees [ÃH, H] in place of ÃH.
-        num_parts: METIS parts of ``cluster-gcn`` and ``gas``, at least the number of batches; None for as many.
+        num_hops: Hops k of the SIGN models' features [X, ÃX, …, Ã^kX], >= 0.
+        bits: Bits per activation kept for the backward pass: 1, 2, 4 or 8; by default 2 for ``qsign`` and full
+            precision (None) for the others.
+        concat_self: Whether GCN layers see [ÃH, H] in place of ÃH.
+        num_parts: METIS parts of ``cluster-gcn`` and ``gas``, at least the number of batches; by default as many.
     """
 
-    model: ModelName = "gcn"
+    model: ModelName = "qsign"
     hidden_channels: int = 256
     num_layers: int = 3
     dropout: float = 0.5
@@ -94,24 +95,25 @@ class TrainConfig:
         weight_decay: L2 penalty added to the gradients, >= 0.
         num_epochs: Passes over the training nodes, >= 1.
         num_batches: Batches per epoch, >= 1; a ``gcn`` has 1.
-        patience: Evaluations without a better validation score before training stops, >= 1; None to never stop early.
+        patience: Evaluations without a better validation score before training stops, >= 1; with none it never does.
         eval_every: Epochs between two evaluations, >= 1.
-        seed: Seeds weights, dropout, batches, METIS and stochastic rounding.
-        precision: ``float32``, or ``bf16`` for autocast in the training steps (worth it on CUDA, and on CPUs with AMX).
+        seed: Draws weights, dropout, batches, METIS parts and stochastic rounding.
+        precision: ``float32``, or ``bf16`` for autocast in the training steps. It is worth it on CUDA, and on CPUs with
+            AMX.
         deterministic: Whether torch must use deterministic algorithms only.
         validation_metric: Score that picks the best epoch; regression always uses the mean squared error.
         device: ``auto`` (CUDA where there is one), or any name torch knows.
-        task: Meaning of the labels; None to infer it.
-        num_classes: L for classes; None for the largest label of the training and evaluation graphs + 1.
-        measure_memory: Whether the peak of a training step is measured.
+        task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
+        num_classes: Number of classes (L); by default the largest of the training and the evaluation graph + 1.
+        measure_memory: Whether the peak of a training step is measured, by three steps more at the end.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    learning_rate: float = 0.0005
+    learning_rate: float = 0.001
     weight_decay: float = 0.0
-    num_epochs: int = 400
+    num_epochs: int = 200
     num_batches: int = 1
-    patience: int | None = None
+    patience: int | None = 50
     eval_every: int = 1
     seed: int = 0
     precision: Precision = "float32"
@@ -120,7 +122,7 @@ class TrainConfig:
     device: str = "auto"
     task: Task | None = None
     num_classes: int | None = None
-    measure_memory: bool = False
+    measure_memory: bool = True
 
     def __post_init__(self) -> None:
         """Check every value once.

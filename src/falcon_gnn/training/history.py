@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.quantization.layers import relu_dropout
-from falcon_gnn.training.batches import NodeTargets, PartSettings, epoch_generator, move_rows, to_tensor
+from falcon_gnn.training.batches import NodeTargets, PartSettings, move_rows, stored_by_row, to_tensor
 from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.models import GCN, GraphInput
-from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.partition import DrawnBatch, PartSizes, deal_parts, join_parts, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows
 from falcon_gnn.training.targets import Targets
 
@@ -61,21 +61,42 @@ class Histories:
 class HistoryInput:
     """What a GCN reads of one GAS batch of n nodes, whose neighbors outside (the halo) are h nodes.
 
+    Per hidden layer, the batch's nodes are pushed to the histories and the halo is pulled from them. With exact
+    histories and without dropout the outputs are those of the full-batch GCN for the batch.
+
     Attributes:
         inner: Ã among the batch's nodes with the degrees of the whole graph, and their exact ÃX.
         halo: Ã from the batch to its halo, shape ``(n, h)``; never differentiated.
         node_ids: The batch's nodes in the graph, in host memory, shape ``(n,)``.
         halo_ids: The halo's, likewise, shape ``(h,)``.
+        histories: One per hidden layer of the model; updated.
     """
 
     inner: GraphInput
     halo: SparseMatrix
     node_ids: Tensor
     halo_ids: Tensor
+    histories: Histories
 
     def to(self, device: torch.device) -> "HistoryInput":
         """Return the input on a device; the ids stay in host memory, where the histories are."""
-        return HistoryInput(self.inner.to(device), self.halo.to(device), self.node_ids, self.halo_ids)
+        return replace(self, inner=self.inner.to(device), halo=self.halo.to(device))
+
+    def first_layer(self, model: GCN) -> Tensor:
+        """Return layer 0's output for the batch's features, shape ``(n, out_channels)``."""
+        return self.inner.first_layer(model)
+
+    def activate(self, model: GCN, level: int, output: Tensor) -> Tensor:
+        """Return the next layer's input, shape ``(n, hidden_channels)``; before dropout it is remembered."""
+        output = model.normalize(level, output)
+        self.histories.push(level, self.node_ids, functional.relu(output.detach()))
+        return relu_dropout(output, model.config.dropout, model.training, inplace=True)
+
+    def next_layer(self, model: GCN, level: int, hidden: Tensor) -> Tensor:
+        """Return layer ``level``'s output for the batch's hidden vectors and the halo's remembered ones."""
+        pulled = self.histories.pull(level - 1, self.halo_ids, hidden.device).to(hidden.dtype)
+        outside = self.halo @ functional.dropout(pulled, model.config.dropout, model.training)
+        return model.layer(level).transform((self.inner.adjacency @ hidden).add_(outside), hidden)
 
 
 def split_halo(
@@ -97,38 +118,12 @@ def split_halo(
     return by_column[:, is_inside].tocsr(), by_column[:, ~is_inside].tocsr(), columns[~is_inside]
 
 
-def forward_with_history(model: GCN, inputs: HistoryInput, histories: Histories) -> Tensor:
-    """Return the outputs of a GAS batch; per layer, its nodes are pushed and its halo is pulled.
-
-    With exact histories and without dropout this is the full-batch GCN's output for the batch.
-
-    Args:
-        model: The model, in training or evaluation mode.
-        inputs: The batch.
-        histories: One per hidden layer of the model; updated.
-
-    Returns:
-        Shape ``(n, L)``.
-    """
-    inner, dropout = inputs.inner, model.config.dropout
-    output = model.first_layer.transform_input(inner.aggregated, inner.features)
-    for level, layer in enumerate(model.hidden_layers):
-        output = model.normalize(level, output)
-        histories.push(level, inputs.node_ids, functional.relu(output.detach()))
-        hidden = relu_dropout(output, dropout, model.training, inplace=True)
-        pulled = histories.pull(level, inputs.halo_ids, output.device).to(hidden.dtype)
-        outside = inputs.halo @ functional.dropout(pulled, dropout, model.training)
-        output = layer.transform((inner.adjacency @ hidden).add_(outside), hidden)
-    return output
-
-
 @dataclass(frozen=True)
 class HistoryBatch:
     """Parts of a graph with their halo; ``rows`` are its labelled training nodes, None for all."""
 
     inputs: HistoryInput
     targets: Targets
-    histories: Histories
     rows: Tensor | None = None
 
     def to(self, device: torch.device) -> "HistoryBatch":
@@ -139,8 +134,7 @@ class HistoryBatch:
 
     def outputs(self, model: nn.Module) -> Tensor:
         """Return the model's outputs at ``rows``, shape ``(n, L)``, and update the histories."""
-        assert isinstance(model, GCN)
-        outputs = forward_with_history(model, self.inputs, self.histories)
+        outputs: Tensor = model(self.inputs)
         return outputs if self.rows is None else outputs[self.rows]
 
 
@@ -165,6 +159,7 @@ class HistoryBatches:
         settings: PartSettings,
         histories: Histories,
     ) -> None:
+        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight)
         self.adjacency = normalized_csr(graph)
         features = float_features(graph)
         self.aggregated = aggregate(self.adjacency, features)
@@ -176,9 +171,20 @@ class HistoryBatches:
     def draw(self, epoch: int) -> Iterator[HistoryBatch]:
         """Yield the batches of an epoch."""
         settings = self.settings
-        for ids in draw_batches(self.parts, settings.num_batches, epoch_generator(settings.seed, epoch)):
+        for chosen in deal_parts(len(self.parts), settings.num_batches, settings.seed, epoch):
+            ids = join_parts(self.parts, chosen)
             rows, targets = self.labels.locate(ids)
-            yield HistoryBatch(self._read(ids), targets, self.histories, rows)
+            yield HistoryBatch(self._read(ids), targets, rows)
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the sizes of the batches with a target, their halos included."""
+        settings = self.settings
+        counted = PartSizes(
+            self.structure, self.parts, self.labels.place >= 0, has_halo=True,
+            input_entries=stored_by_row(self.aggregated),
+            feature_entries=None if self.features is None else stored_by_row(self.features),
+        )  # fmt: skip
+        return counted.draw(settings.num_batches, num_epochs, settings.seed)
 
     def _read(self, ids: NDArray[np.int64]) -> HistoryInput:
         inside, outside, halo_ids = split_halo(self.adjacency, ids)
@@ -188,4 +194,4 @@ class HistoryBatches:
             None if self.features is None else to_tensor(self.features[ids]),
         )
         halo = SparseMatrix.from_scipy(outside)
-        return HistoryInput(inner, halo, torch.from_numpy(ids), torch.from_numpy(halo_ids))
+        return HistoryInput(inner, halo, torch.from_numpy(ids), torch.from_numpy(halo_ids), self.histories)

@@ -15,7 +15,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.configs import ModelConfig
 from falcon_gnn.training.hops import aggregate, float_features, hop_features, require_features
-from falcon_gnn.training.models import GCN, Features, GCNLayer, OriginalSIGN
+from falcon_gnn.training.models import GCN, Features, OriginalSIGN
 from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows
 
 if TYPE_CHECKING:
@@ -149,19 +149,39 @@ class GraphScorer:
 
     def outputs(self, model: nn.Module) -> NDArray[np.float32]:
         """Return the model's outputs, shape ``(n, L)``."""
-        assert isinstance(model, GCN)
         _check_width(model, self.aggregated.shape[1])
         with evaluating(model):
-            hidden = _collect(self._first_layer(model), self.aggregated.shape[0])
-            for level, layer in enumerate(model.hidden_layers):
-                num_rows = self.levels[level][0].shape[0]
-                hidden = _collect(self._hidden_layer(model, level, layer, hidden), num_rows)
-        return hidden.cpu().numpy()
+            outputs: Tensor = model(self)
+            return outputs.cpu().numpy()
 
-    def _first_layer(self, model: GCN) -> Iterator[tuple[slice, Tensor]]:
-        for rows in _chunks(self.aggregated.shape[0], self.width, self.settings):
-            output = model.first_layer.transform_input(*self._read(rows))
-            yield rows, model.activate(0, output) if model.hidden_layers else output
+    def first_layer(self, model: GCN) -> Tensor:
+        """Return what layer 0 makes of the features of the nodes that the wanted ones depend on."""
+
+        def pieces() -> Iterator[tuple[slice, Tensor]]:
+            for rows in _chunks(self.aggregated.shape[0], self.width, self.settings):
+                yield rows, self._finish(model, 0, model.layer(0).transform_input(*self._read(rows)))
+
+        return _collect(pieces(), self.aggregated.shape[0])
+
+    def activate(self, model: GCN, level: int, output: Tensor) -> Tensor:
+        """Return the output: the pieces it is made of were activated one by one."""
+        return output
+
+    def next_layer(self, model: GCN, level: int, hidden: Tensor) -> Tensor:
+        """Return what layer ``level`` makes of its input for the nodes that the wanted ones depend on."""
+        num_rows, device = self.levels[level - 1][0].shape[0], self.settings.device
+
+        def pieces() -> Iterator[tuple[slice, Tensor]]:
+            for rows in _chunks(num_rows, self.width, self.settings):
+                piece = self._cut(level - 1, rows)
+                source = (hidden if piece.columns is None else hidden[piece.columns]).to(device)
+                own = source if piece.own is None else hidden[piece.own].to(device)
+                yield rows, self._finish(model, level, model.layer(level)(piece.matrix, source, own))
+
+        return _collect(pieces(), num_rows)
+
+    def _finish(self, model: GCN, level: int, output: Tensor) -> Tensor:
+        return output if level == len(self.levels) else model.activate(level, output)
 
     def _read(self, rows: slice) -> tuple[Features, Features | None]:
         """Return ÃX and X of some nodes on the device, where they stay if these are all."""
@@ -173,15 +193,6 @@ class GraphScorer:
         if rows.stop - rows.start == self.aggregated.shape[0]:
             self._inputs = inputs
         return inputs
-
-    def _hidden_layer(self, model: GCN, level: int, layer: GCNLayer, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        device, is_last = self.settings.device, level == len(self.levels) - 1
-        for rows in _chunks(self.levels[level][0].shape[0], self.width, self.settings):
-            piece = self._cut(level, rows)
-            source = (hidden if piece.columns is None else hidden[piece.columns]).to(device)
-            own = source if piece.own is None else hidden[piece.own].to(device)
-            output = layer(piece.matrix, source, own)
-            yield rows, output if is_last else model.activate(level + 1, output)
 
     def _cut(self, level: int, rows: slice) -> _Piece:
         """Return a piece of a hidden layer; a layer in one piece stays on the device."""
@@ -235,7 +246,7 @@ def _check_width(model: nn.Module, width: int) -> None:
         GraphError: If they differ.
     """
     if isinstance(model, GCN):
-        wanted = model.first_layer.weight.shape[0]
+        wanted = model.layer(0).weight.shape[0]
     elif isinstance(model, OriginalSIGN):
         wanted = len(model.hops) * model.hop_channels
     else:

@@ -1,8 +1,8 @@
 """The models: GCN (Eq. 2), SIGN on hop features, and the original SIGN of appendix B."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,22 @@ from falcon_gnn.training.propagation import SparseMatrix
 Features = Tensor | SparseMatrix
 
 
+class GCNInput(Protocol):
+    """What a GCN reads: it knows how a layer's product is computed where the layer's input lies."""
+
+    def first_layer(self, model: "GCN") -> Tensor:
+        """Return layer 0's output for the features."""
+
+    def activate(self, model: "GCN", level: int, output: Tensor) -> Tensor:
+        """Return the next layer's input, made of the output of hidden layer ``level``, which is used up."""
+
+    def next_layer(self, model: "GCN", level: int, hidden: Tensor) -> Tensor:
+        """Return layer ``level``'s output for its input."""
+
+
 @dataclass(frozen=True)
 class GraphInput:
-    """What a GCN reads.
+    """A whole graph, or the part of one that a batch is.
 
     Attributes:
         adjacency: Ã, shape ``(n, n)``.
@@ -38,6 +51,19 @@ class GraphInput:
             aggregated=self.aggregated.to(device),
             features=None if self.features is None else self.features.to(device),
         )
+
+    def first_layer(self, model: "GCN") -> Tensor:
+        """Return layer 0's output for the features, shape ``(n, out_channels)``."""
+        return model.layer(0).transform_input(self.aggregated, self.features)
+
+    def activate(self, model: "GCN", level: int, output: Tensor) -> Tensor:
+        """Return the next layer's input, shape ``(n, hidden_channels)``."""
+        return model.activate(level, output)
+
+    def next_layer(self, model: "GCN", level: int, hidden: Tensor) -> Tensor:
+        """Return layer ``level``'s output for its input, shape ``(n, out_channels)``."""
+        output: Tensor = model.layer(level)(self.adjacency, hidden)
+        return output
 
 
 class GCNLayer(nn.Module):
@@ -145,24 +171,18 @@ class GCN(nn.Module):
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in range(depth - 1 if config.batch_norm else 0))
 
-    def forward(self, inputs: GraphInput) -> Tensor:
+    def forward(self, inputs: GCNInput) -> Tensor:
         """Return one row of outputs per node, shape ``(n, L)``."""
-        output = self.first_layer.transform_input(inputs.aggregated, inputs.features)
-        for level, layer in enumerate(self.hidden_layers):
-            output = layer(inputs.adjacency, self.activate(level, output))
+        output = inputs.first_layer(self)
+        for level in range(1, self.config.num_layers):
+            output = inputs.next_layer(self, level, inputs.activate(self, level - 1, output))
         return output
 
-    @property
-    def first_layer(self) -> GCNLayer:
-        """The layer that reads the features."""
-        layer = self.layers[0]
+    def layer(self, level: int) -> GCNLayer:
+        """Return a layer; layer 0 reads the features."""
+        layer = self.layers[level]
         assert isinstance(layer, GCNLayer)
         return layer
-
-    @property
-    def hidden_layers(self) -> Sequence[GCNLayer]:
-        """The layers that read hidden vectors, in order."""
-        return [layer for layer in self.layers[1:] if isinstance(layer, GCNLayer)]
 
     def activate(self, level: int, output: Tensor) -> Tensor:
         """Return the next layer's input: batch norm, ReLU and dropout of layer ``level``'s output, which is used up."""

@@ -2,6 +2,8 @@
 
 import signal
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -108,11 +110,15 @@ class InterruptGuard:
 
     Args:
         active: Whether there is anything to gain, that is, a checkpoint to write.
+        on_request: Called at the first Ctrl-C.
+        grace: Seconds in which a second signal is not taken for a second Ctrl-C: a launcher that is interrupted
+            together with its processes passes its own on to them.
     """
 
-    def __init__(self, active: bool) -> None:
+    def __init__(self, active: bool, on_request: Callable[[], None] | None = None, grace: float = 0.0) -> None:
         self.active = active and threading.current_thread() is threading.main_thread()
         self.requested = False
+        self._on_request, self._grace, self._requested_at = on_request, grace, 0.0
         self._previous: Any = None
 
     def __enter__(self) -> Self:
@@ -129,6 +135,9 @@ class InterruptGuard:
             signal.signal(signal.SIGINT, self._previous)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and time.monotonic() - self._requested_at >= self._grace:
             raise KeyboardInterrupt
-        self.requested = True
+        if not self.requested:
+            self.requested, self._requested_at = True, time.monotonic()
+            if self._on_request is not None:
+                self._on_request()

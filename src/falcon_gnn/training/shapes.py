@@ -1,6 +1,6 @@
 """The sizes that a training step's memory depends on, and its predicted peak: one step under fake tensors, no data."""
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from math import ceil
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
-from falcon_gnn.training.batches import Batch, GraphBatch, PartSettings, RowBatch, epoch_generator
+from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
 from falcon_gnn.training.configs import TrainConfig
-from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput, split_halo
+from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
 from falcon_gnn.training.hops import aggregate, float_features
-from falcon_gnn.training.memory import MemoryPeak, measure_peak
+from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.models import Features, GraphInput, build_model
-from falcon_gnn.training.partition import draw_batches, split_graph
+from falcon_gnn.training.partition import BatchSize, PartSizes, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, normalized_csr
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets, resolve_task, training_nodes
@@ -26,19 +26,15 @@ _SPARSE_INDEX_BYTES_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class PartShape:
-    """The largest batch of parts, as shares of the whole graph.
+    """The largest batch of parts, as shares of the whole graph's figures; attributes as of :class:`BatchSize`."""
 
-    Attributes:
-        nodes: Nodes of the batch.
-        entries: Entries of Ã among them.
-        halo_nodes: Nodes around them.
-        halo_entries: Entries of Ã from the batch to these.
-    """
-
-    nodes: float
-    entries: float
+    num_nodes: float
+    num_entries: float
+    num_targets: float
     halo_nodes: float
     halo_entries: float
+    input_entries: float
+    feature_entries: float
 
 
 @dataclass(frozen=True)
@@ -89,54 +85,41 @@ class GraphShape:
         )
 
 
-@dataclass(frozen=True)
-class BatchShape:
-    """What the memory of one training step depends on.
-
-    Attributes:
-        graph: The graph that the batch is of.
-        num_nodes: Rows of hop features, or nodes of the batch.
-        num_entries: Entries of Ã among them; 0 for hop features.
-        num_targets: Labelled training nodes among them.
-        halo_nodes: Nodes around them whose history is read.
-        halo_entries: Entries of Ã from the batch to these.
-    """
-
-    graph: GraphShape
-    num_nodes: int
-    num_entries: int
-    num_targets: int
-    halo_nodes: int = 0
-    halo_entries: int = 0
-
-    @property
-    def share(self) -> float:
-        """Share of the graph's nodes."""
-        return self.num_nodes / self.graph.num_nodes
-
-
-def row_batch(graph: GraphShape, num_rows: int) -> BatchShape:
-    """Return the shape of so many rows of hop features, all of them labelled."""
-    return BatchShape(graph, num_rows, 0, num_rows)
-
-
-def largest_batch_shape(graph: GraphShape, config: TrainConfig) -> BatchShape:
-    """Return the shape of the largest batch of an epoch."""
-    if config.model.uses_hop_features:
-        return row_batch(graph, ceil(graph.num_targets / min(config.num_batches, graph.num_targets)))
+def whole_batch(graph: GraphShape) -> BatchSize:
+    """Return the whole graph as one batch."""
     entries = 2 * graph.num_edges + graph.num_nodes
+    sparse = (graph.input_entries or 0, graph.feature_entries or 0)
+    return BatchSize(graph.num_nodes, entries, graph.num_targets, 0, 0, *sparse)
+
+
+def row_batch(num_rows: int) -> BatchSize:
+    """Return the size of so many rows of hop features, all of them labelled."""
+    return BatchSize(num_rows, 0, num_rows)
+
+
+def largest_batch(graph: GraphShape, config: TrainConfig) -> BatchSize:
+    """Return the size that no batch of a training exceeds in any figure."""
+    if config.model.uses_hop_features:
+        return row_batch(ceil(graph.num_targets / min(config.num_batches, graph.num_targets)))
+    whole = whole_batch(graph)
     if not config.model.uses_parts or graph.parts is None:
-        return BatchShape(graph, graph.num_nodes, entries, graph.num_targets)
+        return whole
     parts = graph.parts
-    num_nodes = min(graph.num_nodes, ceil(graph.num_nodes * parts.nodes))
-    return BatchShape(
-        graph,
+    num_nodes = min(graph.num_nodes, _share(graph.num_nodes, parts.num_nodes))
+    return BatchSize(
         num_nodes,
-        max(num_nodes, ceil(entries * parts.entries)),
-        min(num_nodes, ceil(graph.num_targets * parts.nodes)),
-        min(graph.num_nodes - num_nodes, ceil(graph.num_nodes * parts.halo_nodes)),
-        ceil(entries * parts.halo_entries),
+        max(num_nodes, _share(whole.num_entries, parts.num_entries)),
+        min(num_nodes, _share(graph.num_targets, parts.num_targets)),
+        min(graph.num_nodes - num_nodes, _share(graph.num_nodes, parts.halo_nodes)),
+        _share(whole.num_entries, parts.halo_entries),
+        _share(whole.input_entries, parts.input_entries),
+        _share(whole.feature_entries, parts.feature_entries),
     )
+
+
+def _share(count: int, share: float) -> int:
+    # A share is a quotient of whole numbers: what rounding adds to it must not become one more.
+    return ceil(count * share - 1e-6)
 
 
 def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None = None) -> GraphShape:
@@ -159,28 +142,41 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     if config.model.uses_hop_features:
         return shape
     adjacency, features = normalized_csr(graph), float_features(graph)
-    return replace(
-        shape,
-        input_entries=_stored_entries(aggregate(adjacency, features)) if not isinstance(features, np.ndarray) else None,
-        feature_entries=_stored_entries(features),
-        parts=_measure_parts(graph, config) if config.model.uses_parts else None,
-    )
+    inputs = features if isinstance(features, np.ndarray) else aggregate(adjacency, features)
+    shape = replace(shape, input_entries=_num_stored(inputs), feature_entries=_num_stored(features))
+    if not config.model.uses_parts:
+        return shape
+    is_target = np.zeros(graph.num_nodes, np.bool_)
+    is_target[training_nodes(graph, task)] = True
+    num_parts = config.num_batches if config.model.num_parts is None else config.model.num_parts
+    counted = PartSizes(
+        graph, split_graph(graph, num_parts, config.seed), is_target, has_halo=config.model.model == "gas",
+        input_entries=stored_by_row(inputs), feature_entries=stored_by_row(features),
+    )  # fmt: skip
+    drawn = counted.draw(config.num_batches, config.num_epochs, config.seed)
+    largest = astuple(BatchSize.largest([batch.size for batch in drawn]))
+    wholes = replace(whole_batch(shape), halo_nodes=graph.num_nodes, halo_entries=adjacency.nnz)
+    shares = (part / max(1, whole) for part, whole in zip(largest, astuple(wholes), strict=True))
+    return replace(shape, parts=PartShape(*shares))
 
 
-def predict_step(batch: BatchShape, config: TrainConfig) -> MemoryPeak:
-    """Return the memory peak of a training step on a batch of this shape, on CUDA without what stays in host memory."""
+def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryPeak:
+    """Return the memory peak of a training step on a batch of a graph, on CUDA without what stays in host memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    graph = batch.graph
     with FakeTensorMode(), torch.random.fork_rng([]):
         model = build_model(config.model, graph.num_features, graph.num_outputs).train()
         optimizer = make_optimizer(model, config)
-        first, inputs = (_fake_batch(shape, config) for shape in (_smallest_batch(batch), batch))
+        first, inputs = (_fake_batch(graph, size, config) for size in (_smallest_batch(batch), batch))
 
         def step(batch: Batch) -> None:
             training_step(model, optimizer, batch, config.precision)
 
-        peak = measure_peak(partial(step, inputs), warm_up=partial(step, first))
+        peak = measure_peak(
+            partial(step, inputs),
+            warm_up=partial(step, first),
+            known=lambda: tensors_within([model, optimizer.state_dict(), inputs]),
+        )
     on_host = _host_bytes(inputs) if trains_on_cuda(config) else 0
     return replace(peak, total=peak.total - on_host, inputs=peak.inputs - on_host)
 
@@ -195,42 +191,33 @@ def _host_bytes(batch: Batch) -> int:
     if not isinstance(batch, HistoryBatch):
         return 0
     inputs = batch.inputs
-    return sum(tensor.nbytes for tensor in (*batch.histories.levels, inputs.node_ids, inputs.halo_ids))
+    return sum(tensor.nbytes for tensor in (*inputs.histories.levels, inputs.node_ids, inputs.halo_ids))
 
 
-def _smallest_batch(batch: BatchShape) -> BatchShape:
+def _smallest_batch(batch: BatchSize) -> BatchSize:
     """Return the batch of two nodes: what a first step leaves behind does not depend on the batch."""
-    return BatchShape(batch.graph, 2, 2, 2, min(1, batch.halo_nodes), min(1, batch.halo_entries))
+    return BatchSize(2, 2, 2, min(1, batch.halo_nodes), min(1, batch.halo_entries))
 
 
-def _stored_entries(features: object) -> int | None:
+def _num_stored(features: object) -> int | None:
     return None if isinstance(features, np.ndarray) else int(features.nnz)  # type: ignore[attr-defined]
 
 
-def _measure_parts(graph: Graph, config: TrainConfig) -> PartShape:
-    """Return the largest sizes among the batches of the first epoch."""
-    num_parts = config.num_batches if config.model.num_parts is None else config.model.num_parts
-    settings = PartSettings(num_parts, config.num_batches, config.model.concat_self, config.seed)
-    adjacency = normalized_csr(graph)
-    parts = split_graph(graph, settings.num_parts, settings.seed)
-    sizes = np.zeros((0, 4))
-    for ids in draw_batches(parts, settings.num_batches, epoch_generator(settings.seed, 1)):
-        inside, outside, halo_ids = split_halo(adjacency, ids)
-        sizes = np.vstack([sizes, [len(ids), inside.nnz, len(halo_ids), outside.nnz]])
-    largest = sizes.max(axis=0) / [graph.num_nodes, adjacency.nnz, graph.num_nodes, adjacency.nnz]
-    return PartShape(*largest.tolist())
-
-
-def _fake_batch(batch: BatchShape, config: TrainConfig) -> Batch:
+def _fake_batch(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Batch:
     """Return a batch of the right shapes; to be called under a fake tensor mode."""
-    graph, model = batch.graph, config.model
-    targets = _fake_targets(batch)
+    model, targets = config.model, _fake_targets(graph, batch.num_targets)
     if model.uses_hop_features:
         return RowBatch(torch.empty(batch.num_nodes, (model.num_hops + 1) * graph.num_features), targets)
+
+    def features(entries: int | None, share: int) -> Features:
+        if entries is None:
+            return torch.empty(batch.num_nodes, graph.num_features)
+        return _fake_sparse(batch.num_nodes, graph.num_features, share, with_transpose=True)
+
     inputs = GraphInput(
         _fake_sparse(batch.num_nodes, batch.num_nodes, batch.num_entries),
-        _fake_features(batch, graph.input_entries),
-        _fake_features(batch, graph.feature_entries) if model.concat_self else None,
+        features(graph.input_entries, batch.input_entries),
+        features(graph.feature_entries, batch.feature_entries) if model.concat_self else None,
     )
     rows = None if batch.num_targets == batch.num_nodes else torch.empty(batch.num_targets, dtype=torch.int64)
     if model.model != "gas":
@@ -238,13 +225,13 @@ def _fake_batch(batch: BatchShape, config: TrainConfig) -> Batch:
     halo = _fake_sparse(batch.num_nodes, batch.halo_nodes, batch.halo_entries)
     ids, halo_ids = (torch.empty(size, dtype=torch.int64) for size in (batch.num_nodes, batch.halo_nodes))
     histories = Histories(graph.num_nodes, model.hidden_channels, model.num_layers - 1)
-    return HistoryBatch(HistoryInput(inputs, halo, ids, halo_ids), targets, histories, rows)
+    return HistoryBatch(HistoryInput(inputs, halo, ids, halo_ids, histories), targets, rows)
 
 
-def _fake_targets(batch: BatchShape) -> Targets:
-    if batch.graph.task == "classes":
-        return Targets(torch.empty(batch.num_targets, dtype=torch.int64), "classes")
-    return Targets(torch.empty(batch.num_targets, batch.graph.num_outputs), batch.graph.task)
+def _fake_targets(graph: GraphShape, num_targets: int) -> Targets:
+    if graph.task == "classes":
+        return Targets(torch.empty(num_targets, dtype=torch.int64), "classes")
+    return Targets(torch.empty(num_targets, graph.num_outputs), graph.task)
 
 
 def _fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_transpose: bool = False) -> SparseMatrix:
@@ -260,10 +247,3 @@ def _fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_tran
         num_columns,
         _fake_sparse(num_columns, num_rows, num_entries) if with_transpose else None,
     )
-
-
-def _fake_features(batch: BatchShape, entries: int | None) -> Features:
-    if entries is None:
-        return torch.empty(batch.num_nodes, batch.graph.num_features)
-    num_entries = ceil(entries * batch.share)
-    return _fake_sparse(batch.num_nodes, batch.graph.num_features, num_entries, with_transpose=True)

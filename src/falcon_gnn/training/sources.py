@@ -1,5 +1,7 @@
 """From a graph and a configuration to the source of its training batches."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,9 +15,10 @@ from falcon_gnn.training.history import Histories, HistoryBatches
 from falcon_gnn.training.hops import Readout, hop_features, require_features
 from falcon_gnn.training.targets import Targets, take_targets, training_nodes
 
-HopSource = tuple[Graph, Readout]
-"""A graph to compute hop features on, and what each node of the training graph reads there: the id of one node, shape
-``(n,)``, or the weights of a mean over nodes, SciPy CSR of shape ``(n, N)``."""
+HopSource = Callable[[], tuple[Graph, Readout]]
+"""Returns a graph to compute hop features on, and what each node of the training graph reads there: the id of one node,
+shape ``(n,)``, or the weights of a mean over nodes, SciPy CSR of shape ``(n, N)``. It is called when they are read, and
+what it returns is let go before the training begins."""
 
 
 def make_source(
@@ -35,7 +38,11 @@ def make_source(
         GraphError: If the graph has no features or no labelled training node, or ``hop_source`` does not fit.
     """
     require_features(graph)
-    check_hop_source(graph, config, hop_source)
+    if hop_source is not None and not config.model.uses_hop_features:
+        msg = (
+            f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
+        )
+        raise OptionError(msg)
     node_ids = training_nodes(graph, task)
     targets = take_targets(graph, task, node_ids)
     model = config.model
@@ -53,20 +60,13 @@ def make_source(
     return HistoryBatches(graph, node_ids, targets, settings, histories)
 
 
-def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | None) -> None:
-    """Compare a hop source with the model and the training graph.
+def _check_hop_source(graph: Graph, source_graph: Graph, readout: Readout) -> None:
+    """Compare what a hop source returned with the training graph.
 
     Raises:
-        GraphError: If the model reads no hop features, or the ids, weights or features do not fit.
+        OptionError: If the ids or weights do not fit.
+        GraphError: If the features do not.
     """
-    if hop_source is None:
-        return
-    if not config.model.uses_hop_features:
-        msg = (
-            f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
-        )
-        raise OptionError(msg)
-    source_graph, readout = hop_source
     if not _fits(readout, graph.num_nodes, source_graph.num_nodes):
         msg = (
             f"hop_source must name, for each of the {graph.num_nodes} nodes of graph, a node of its own graph in "
@@ -100,7 +100,11 @@ def check_same_features(graph: Graph, other: Graph, name: str) -> None:
 def _make_row_source(
     graph: Graph, config: TrainConfig, node_ids: NDArray[np.int64], targets: Targets, hop_source: HopSource | None
 ) -> RowBatches:
-    source_graph, rows = (graph, node_ids) if hop_source is None else (hop_source[0], hop_source[1][node_ids])
+    source_graph, rows = graph, node_ids
+    if hop_source is not None:
+        source_graph, readout = hop_source()
+        _check_hop_source(graph, source_graph, readout)
+        rows = readout[node_ids]
     features = hop_features(source_graph, config.model.num_hops, rows=rows)
     # Batch norm has no variance to go by in a batch of one row.
     most_batches = max(1, len(node_ids) // 2) if config.model.batch_norm else len(node_ids)

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,19 @@ from falcon_gnn.training.checkpoint import (
     restore_optimizer,
 )
 from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.history import HistoryBatches
 from falcon_gnn.training.inference import InferenceSettings, make_scorer
-from falcon_gnn.training.memory import MemoryPeak, measure_peak
+from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
+from falcon_gnn.training.partition import BatchSize, DrawnBatch, undominated
 from falcon_gnn.training.progress import EpochRecord
 from falcon_gnn.training.sources import HopSource, check_same_features, make_source
-from falcon_gnn.training.steps import largest_batch, make_optimizer, run_epoch, training_step
+from falcon_gnn.training.steps import make_optimizer, run_epoch, training_step
 from falcon_gnn.training.targets import require_labels, resolve_task
 from falcon_gnn.training.weights import ModelSpec
+
+_NUM_MEASURED = 3
+"""Batches that are measured where none is the largest in every figure."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class TrainResult:
         validation: Scores of the best weights on the validation nodes of the evaluation graph, or None without any.
         test: Likewise on its test nodes.
         num_parameters: Trained values.
-        memory: The measured peak of a training step, where the configuration asks for it.
+        memory: The measured peak of a training step on the most expensive batch, where the configuration asks for it.
     """
 
     spec: ModelSpec
@@ -91,20 +97,25 @@ class Judge:
 class TrainingState:
     """A training between two epochs; arguments as in ``train``.
 
+    In a crew of several processes all have the same weights, and the writer alone has scores.
+
     Raises:
-        OptionError: If features, labels or masks are missing or do not fit.
+        GraphError: If features, labels or masks are missing or do not fit.
     """
 
     def __init__(
-        self, graph: Graph, eval_graph: Graph, config: TrainConfig, device: torch.device, hop_source: HopSource | None
+        self, graph: Graph, eval_graph: Graph, config: TrainConfig, crew: Crew, hop_source: HopSource | None
     ) -> None:
         check_same_features(graph, eval_graph, "eval_graph")
         task, num_outputs = resolve_task(graph, eval_graph, config.task, config.num_classes)
-        self.config, self.device, self.eval_graph = config, device, eval_graph
-        self.source = make_source(graph, config, task, device, hop_source)
+        self.config, self.crew, self.eval_graph = config, crew, eval_graph
+        self.device = crew.device(config.device)
         self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task)
-        self.model = self.spec.build().to(device)
+        self.model = self.spec.build().to(self.device)
+        source = make_source(graph, config, task, self.device, hop_source)
+        self.source = crew.share(source, self.model, config)
         self.optimizer = make_optimizer(self.model, config)
+        self.replica = crew.replicate(self.model)
         self.validation = self._judge(eval_graph.val_mask)
         self.epochs: list[EpochRecord] = []
         self.best_epoch, self.best_score = 0, None if self.validation is None else -math.inf
@@ -141,14 +152,20 @@ class TrainingState:
             raise ConvergenceError(msg)
         is_due = epoch % self.config.eval_every == 0 or epoch == self.config.num_epochs
         score = self._score(self.validation.metrics(self.model)) if self.validation is not None and is_due else None
-        if self.best_score is None or (score is not None and score > self.best_score):
+        is_best = self.best_score is None or (score is not None and score > self.best_score)
+        if is_best and self.crew.is_writer:
             self.best_epoch, self.best_score = epoch, score
             self.best_weights = {name: value.detach().to("cpu", copy=True) for name, value in self._weights().items()}
         self.epochs.append(EpochRecord(epoch, loss, score, seconds))
         return self.epochs[-1]
 
     def result(self) -> TrainResult:
-        """Score the best weights and return everything; nothing can be trained any more afterwards."""
+        """Score the best weights and return everything; nothing can be trained any more afterwards.
+
+        In a process that is not the crew's writer the weights are the last ones, and there are no scores.
+        """
+        if not self.crew.is_writer:
+            self.best_weights, self.best_epoch = self._weights(), len(self.epochs)
         self.model.load_state_dict(self.best_weights)
         test = self._judge(self.eval_graph.test_mask)
         low, median, high = np.quantile([record.seconds for record in self.epochs], [0.25, 0.5, 0.75]).tolist()
@@ -167,17 +184,38 @@ class TrainingState:
         )
 
     def _train_epoch(self, epoch: int) -> float:
-        """Train on the batches of an epoch and return the mean loss; a training on several devices does otherwise."""
-        return run_epoch(self.model, self.optimizer, self.source.draw(epoch), self.config.precision)
+        """Train on the batches of an epoch and return the mean loss."""
+        self.crew.begin_epoch(self.config.seed, epoch)
+        loss = run_epoch(self.replica, self.optimizer, self.source.draw(epoch), self.config.precision)
+        return self.crew.mean(loss)
 
     def _measure_memory(self) -> MemoryPeak:
-        """Return the peak of steps on the largest batch, which spoil the weights: the last thing done with them."""
+        """Return the peak of a step on the most expensive batch of all epochs, which is drawn again for it.
+
+        The steps spoil the weights: they are the last thing done with them.
+        """
         self.validation = None
-        batch = largest_batch(self.source).to(self.device)
         self.model.train()
+        candidates = undominated(self.source.sizes(self.config.num_epochs))
+        candidates.sort(key=lambda drawn: self._rough_bytes(drawn.size), reverse=True)
+        return max(map(self._measure_batch, candidates[:_NUM_MEASURED]), key=lambda peak: peak.total)
+
+    def _measure_batch(self, drawn: DrawnBatch) -> MemoryPeak:
+        batches = (batch for batch in self.source.draw(drawn.epoch) if len(batch.targets))
+        batch = next(islice(batches, drawn.position, None)).to(self.device)
         return measure_peak(
-            lambda: training_step(self.model, self.optimizer, batch, self.config.precision), self.device
+            lambda: training_step(self.model, self.optimizer, batch, self.config.precision),
+            self.device,
+            known=lambda: tensors_within([self.model, self.optimizer, batch]),
         )
+
+    def _rough_bytes(self, size: BatchSize) -> float:
+        """Return about what a batch needs, to compare batches that differ in several figures."""
+        model = self.spec.config
+        hidden = model.hidden_channels * model.num_layers
+        per_node = 4 * (hidden + self.spec.num_features)
+        entries = size.num_entries + size.halo_entries + 2 * (size.input_entries + size.feature_entries)
+        return per_node * size.num_nodes + 4 * model.hidden_channels * size.halo_nodes + 8 * entries
 
     def checkpoint(self) -> Checkpoint:
         """Return the whole state."""
@@ -213,7 +251,8 @@ class TrainingState:
         restore_optimizer(self.optimizer, checkpoint.group("optimizer"))
         for name, history in self._histories().items():
             history.copy_(checkpoint.group("history")[name])
-        restore_generators(checkpoint.group("generator"), self.device)
+        if self.crew.num_devices == 1:
+            restore_generators(checkpoint.group("generator"), self.device)
         self.best_weights = checkpoint.group("best")
         self.best_epoch, self.best_score = checkpoint.facts["best_epoch"], checkpoint.facts["best_score"]
         self.epochs = [EpochRecord(**record) for record in checkpoint.facts["epochs"]]
@@ -240,7 +279,7 @@ class TrainingState:
         return {str(level): history for level, history in enumerate(levels)}
 
     def _judge(self, mask: NDArray[np.bool_] | None) -> Judge | None:
-        if mask is None:
+        if mask is None or not self.crew.is_writer:
             return None
         node_ids = np.flatnonzero(mask & labelled_nodes(require_labels(self.eval_graph), self.spec.task))
         return Judge(self.eval_graph, node_ids, self.spec, self.device) if node_ids.size else None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.batches import Batch, BatchSource
+from falcon_gnn.training.batches import Batch
 from falcon_gnn.training.configs import Precision, TrainConfig
 
 _FUSED_DEVICES = ("cpu", "cuda")
@@ -65,11 +65,6 @@ def run_epoch(
         total += training_step(model, optimizer, ready, precision) * len(ready.targets)
         count += len(ready.targets)
     return float(total) / count
-
-
-def largest_batch(source: BatchSource) -> Batch:
-    """Return the batch of the first epoch with the most targets."""
-    return max(source.draw(0), key=lambda batch: len(batch.targets))
 
 
 def resolve_device(name: str) -> torch.device:

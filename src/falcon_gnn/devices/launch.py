@@ -1,0 +1,123 @@
+"""Our own start of several processes on this machine, by torch's elastic launcher, which torchrun is the command of.
+
+``falcon-gnn train --devices 2`` is ``torchrun --nproc-per-node 2 -m falcon_gnn train`` with errors in one line, and a
+Ctrl-C that finishes the epoch.
+"""
+
+import logging
+import os
+import pickle
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from falcon_gnn.devices.place import STOP_FILE_VARIABLE
+from falcon_gnn.errors import FalconError
+from falcon_gnn.training.progress import InterruptGuard
+
+_LOOPBACK = "lo"
+_STOP, _ERROR = "stop", "error.pickle"
+# Ctrl-C is ours; a worker that is asked to end has nothing left to do.
+_SIGNALS, _SECONDS_TO_END = "SIGTERM,SIGHUP,SIGQUIT", 5
+
+
+class WorkerError(FalconError, RuntimeError):
+    """A process of a training on several devices was killed or failed."""
+
+
+def launch(work: Callable[..., Any], *arguments: Any, num_devices: int, checkpoint: Path | None = None) -> Any:
+    """Call a function in several new processes of this machine and return what the first of them returned.
+
+    Each finds its place by :func:`falcon_gnn.devices.place.read_place`. Ctrl-C asks all to stop after their epoch.
+
+    Args:
+        work: A function of a module.
+        arguments: Its arguments, picklable.
+        num_devices: Processes, >= 1.
+        checkpoint: A file that the work keeps its state in, for the messages.
+
+    Raises:
+        FalconError: What a process raised.
+        WorkerError: If a process is killed or fails otherwise.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    with tempfile.TemporaryDirectory(prefix="falcon-gnn-") as name:
+        folder = Path(name)
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=num_devices,
+            run_id="falcon-gnn",
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",
+            max_restarts=0,
+            signals_to_handle=_SIGNALS,
+            shutdown_timeout=_SECONDS_TO_END,
+            logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
+        )
+        # Its own word on a failed process would stand beside ours.
+        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+        with InterruptGuard(active=True, on_request=(folder / _STOP).touch):
+            try:
+                returned = elastic_launch(config, _be_worker)(work, arguments, folder)
+            except (ChildFailedError, SignalException) as error:
+                raise _explain(error, num_devices, checkpoint, folder) from error
+        kind, value = pickle.loads(returned[0])
+        if kind == "interrupted":
+            raise KeyboardInterrupt(value)
+        return value
+
+
+def _be_worker(work: Callable[..., Any], arguments: tuple[Any, ...], folder: Path) -> bytes:
+    """Be one of the processes."""
+    if any(name == _LOOPBACK for _, name in socket.if_nameindex()):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
+    os.environ[STOP_FILE_VARIABLE] = str(folder / _STOP)
+    torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ["LOCAL_WORLD_SIZE"])))
+    try:
+        return pickle.dumps(("done", work(*arguments)))
+    except KeyboardInterrupt as stop:
+        return pickle.dumps(("interrupted", str(stop)))
+    except FalconError as error:
+        (folder / f"{os.environ['RANK']}-{_ERROR}").write_bytes(pickle.dumps(error))
+        raise
+
+
+def _explain(
+    error: ChildFailedError | SignalException, num_devices: int, checkpoint: Path | None, folder: Path
+) -> Exception:
+    """Return the error of our own that a process raised, or one that says which process died and what to do."""
+    for path in sorted(folder.glob(f"*-{_ERROR}")):
+        raised: FalconError = pickle.loads(path.read_bytes())
+        return raised
+    if isinstance(error, SignalException):
+        what = f"it was ended by {error.sigval.name}"
+    else:
+        rank, failure = _first(error)
+        what = f"process {rank} of {num_devices} failed with exit code {failure.exitcode}; its error is above"
+        if failure.exitcode < 0:
+            what = f"process {rank} of {num_devices} was killed by {failure.signal_name()}"
+            what += " (often: out of memory)" if -failure.exitcode == signal.SIGKILL else ""
+    if checkpoint is not None and checkpoint.exists():
+        fix = f"{checkpoint} holds the last state that was written, go on with resume."
+    else:
+        fix = "There is no checkpoint to go on from; start anew."
+    return WorkerError(f"training on several devices ended: {what}. {fix}")
+
+
+def _first(error: ChildFailedError) -> tuple[int, ProcessFailure]:
+    """Return the process that ended first: those that are left lose their connection, or get SIGTERM, by that."""
+    killed = {rank: failure for rank, failure in error.failures.items() if failure.exitcode == -signal.SIGKILL}
+    if killed:
+        return next(iter(killed.items()))
+    rank, failure = error.get_first_failure()
+    return int(rank), failure

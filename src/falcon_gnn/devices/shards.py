@@ -1,0 +1,142 @@
+"""One device's share of every global batch: rows of hop features (SIGN) or parts of the graph (Cluster-GCN)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from falcon_gnn.devices.place import Place
+from falcon_gnn.errors import OptionError
+from falcon_gnn.training.batches import BatchSource, GraphBatch, PartBatches, RowBatch, RowBatches
+from falcon_gnn.training.partition import DrawnBatch, deal_parts, epoch_generator, join_parts
+from falcon_gnn.training.targets import Targets
+
+
+@dataclass(frozen=True)
+class ShardTargets(Targets):
+    """A device's share of the targets of a global batch; as long as the whole batch, so that all devices step alike.
+
+    Attributes:
+        num_global: Labelled nodes of the global batch.
+        scale: W n_r / n, with n_r loss terms here and n in the global batch: the mean over the W devices of the scaled
+            losses, and of their gradients, is that of the mean loss over the global batch.
+    """
+
+    num_global: int = 0
+    scale: float = 1.0
+
+    def __len__(self) -> int:
+        """Return the number of labelled nodes in the global batch."""
+        return self.num_global
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """Return the scaled loss of this device's rows; 0, with zero gradients, where it has none.
+
+        Args:
+            logits: Outputs of the model for this device's nodes, shape ``(n_r, L)``.
+        """
+        if self.values.shape[0] == 0:
+            return logits.float().sum() * 0.0
+        return super().loss(logits) * self.scale
+
+
+def shard_targets(own: Targets, whole: Targets, num_devices: int) -> ShardTargets:
+    """Return a device's targets, weighted by its share of the loss terms of the global batch.
+
+    Args:
+        own: Targets of this device's nodes.
+        whole: Targets of all nodes of the global batch.
+        num_devices: W.
+    """
+    scale = num_devices * _count_terms(own) / max(1, _count_terms(whole))
+    return ShardTargets(own.values, own.task, own.has_unknown, num_global=len(whole), scale=scale)
+
+
+class RowShards:
+    """A device's rows of each batch of hop features; the global batches are those of one process.
+
+    Args:
+        batches: The global batches.
+        place: Which share is wanted.
+        num_batches: Global batches per epoch.
+    """
+
+    def __init__(self, batches: RowBatches, place: Place, num_batches: int) -> None:
+        self.batches, self.place, self.num_batches = batches, place, num_batches
+
+    def draw(self, epoch: int) -> Iterator[RowBatch]:
+        """Yield this device's share of the batches of an epoch."""
+        features, targets = self.batches.features, self.batches.targets
+        order = epoch_generator(self.batches.seed, epoch).permutation(len(targets))
+        for ids in np.array_split(order, self.num_batches):
+            own = np.sort(np.array_split(ids, self.place.num_devices)[self.place.rank])
+            rows = torch.from_numpy(np.asarray(features[own], dtype=np.float32))
+            whole = targets.take(torch.from_numpy(ids))
+            yield RowBatch(rows, shard_targets(targets.take(torch.from_numpy(own)), whole, self.place.num_devices))
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the size of the largest global batch, of which a share is no larger."""
+        return self.batches.sizes(num_epochs)
+
+
+class PartShards:
+    """A device's parts of each Cluster-GCN batch; edges between devices are left out, as those between batches are.
+
+    Args:
+        batches: The global batches.
+        place: Which share is wanted.
+        num_batches: Global batches per epoch.
+    """
+
+    def __init__(self, batches: PartBatches, place: Place, num_batches: int) -> None:
+        self.batches, self.place, self.num_batches = batches, place, num_batches
+
+    def draw(self, epoch: int) -> Iterator[GraphBatch]:
+        """Yield this device's share of the batches of an epoch; a batch without a label is left out on every device."""
+        batches, num_devices = self.batches, self.place.num_devices
+        settings = batches.settings
+        for chosen in deal_parts(len(batches.parts), self.num_batches, settings.seed, epoch):
+            _, whole = batches.labels.locate(join_parts(batches.parts, chosen))
+            if len(whole) == 0:
+                continue
+            ids = join_parts(batches.parts, np.array_split(chosen, num_devices)[self.place.rank])
+            rows, own = batches.labels.locate(ids)
+            yield GraphBatch(batches.read(ids), shard_targets(own, whole, num_devices), rows)
+
+    def sizes(self, num_epochs: int) -> list[DrawnBatch]:
+        """Return the sizes of the global batches, of which a share is no larger."""
+        return self.batches.sizes(num_epochs)
+
+
+def shard_source(source: BatchSource, place: Place, *, batch_norm: bool) -> BatchSource:
+    """Return a device's share of the batches of a source; there are fewer batches where shares would be too small.
+
+    Args:
+        source: The global batches.
+        place: Which share is wanted.
+        batch_norm: Whether the model has batch norm, which needs two rows, or one part of two nodes, per device.
+
+    Raises:
+        OptionError: If there are too few rows or parts for so many devices.
+    """
+    if isinstance(source, RowBatches):
+        smallest = place.num_devices * (2 if batch_norm else 1)
+        most = _most_batches(len(source.targets), smallest, "labelled training nodes")
+        return RowShards(source, place, min(source.num_batches, most))
+    assert isinstance(source, PartBatches)
+    most = _most_batches(len(source.parts), place.num_devices, "parts")
+    return PartShards(source, place, min(source.settings.num_batches, most))
+
+
+def _most_batches(available: int, smallest: int, what: str) -> int:
+    if available < smallest:
+        msg = f"devices needs at least {smallest} {what} to share out, got {available}. Use fewer devices."
+        raise OptionError(msg)
+    return available // smallest
+
+
+def _count_terms(targets: Targets) -> int:
+    """Return the number of values that the mean of a loss is taken over, rows or known cells."""
+    return int((~targets.values.isnan()).sum()) if targets.has_unknown else targets.values.shape[0]

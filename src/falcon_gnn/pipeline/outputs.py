@@ -1,0 +1,183 @@
+"""What a run, a collapse, a plan and a prediction leave on the disk, each file whole or not at all."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.datasets.load import GRAPH_FILE
+from falcon_gnn.errors import MissingDependencyError
+from falcon_gnn.files import replacing
+from falcon_gnn.graph import Graph
+from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
+from falcon_gnn.reduction.config import Scope
+from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.training.configs import TrainConfig
+
+if TYPE_CHECKING:
+    from falcon_gnn.training.state import TrainResult
+
+RECORD_FILE = "record.json"
+REPORT_FILE = "report.json"
+PAGE_FILE = "report.html"
+MAPPING_FILE = "mapping.npz"
+CURVE_FILE = "learning_curve.png"
+
+
+def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
+    """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
+
+    Returns:
+        Whether ``report.html`` was written; it needs the extra ``report``.
+    """
+    from falcon_gnn.datasets.archive import write_npz
+
+    folder = Path(folder)
+    write_npz(result.graph, folder / GRAPH_FILE)
+    return _write_reduction(result, folder, title)
+
+
+def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
+    """Write the record, the best weights, the learning curve, and the map and report of the reduction.
+
+    Returns:
+        Whether the plots were written; they need the extra ``report``.
+    """
+    from falcon_gnn.training.weights import save_model
+
+    folder = Path(folder)
+    save_model(folder, outcome.result.spec, outcome.result.weights)
+    write_json(outcome.to_dict(), folder / RECORD_FILE)
+    has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
+    if outcome.reduction is not None:
+        _write_reduction(outcome.reduction, folder, "Collapse report")
+    return has_plots
+
+
+def write_json(value: dict[str, Any], path: str | Path) -> None:
+    """Write a JSON file, whole or not at all; NaN becomes null."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(plain_values(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_peak_curves(
+    graph: Graph, configs: Mapping[str, TrainConfig], memory: str, path: str | Path, *, scope: Scope | None = None
+) -> None:
+    """Draw the predicted peak of a training step over the node budget, one line per configuration.
+
+    Args:
+        graph: The original graph.
+        configs: Configurations by the name to show.
+        memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.parse_memory` reads it.
+        path: The ``.png`` or ``.svg`` file to write.
+        scope: As in :class:`RunConfig`.
+
+    Raises:
+        MissingDependencyError: If matplotlib is not installed.
+    """
+    from falcon_gnn.planning import device_memory, parse_memory, predict_curve
+    from falcon_gnn.reporting.plots import Line, LineAxes, lines_figure
+    from falcon_gnn.reporting.style import save_figure
+
+    lines = {}
+    for name, config in configs.items():
+        budgets, peaks = predict_curve(graph, config, scope=scope)
+        lines[name] = Line(budgets, [peak / 2**20 for peak in peaks])
+    device = next(iter(configs.values())).device
+    limit = parse_memory(memory, lambda: device_memory(device)) / 2**20
+    axes = LineAxes(
+        "Nodes kept", "Predicted peak (MiB)", "Peak of a training step", log_y=True,
+        references={f"budget: {memory}": limit},
+    )  # fmt: skip
+    save_figure(lines_figure(lines, axes), path)
+
+
+def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
+    """Label the nodes of a graph with the model of a run and write a Parquet (or ``.csv``) table.
+
+    Columns: ``node_id`` (the graph's own ids where it has them), ``prediction``, and for classes ``probability``, for
+    multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
+
+    Args:
+        folder: A folder that :func:`run` wrote.
+        graph: Any graph with the features that the model was trained on; where the run corrected its predictions, with
+            the labels of training nodes as well.
+        path: The table to write.
+
+    Returns:
+        The number of nodes labelled.
+
+    Raises:
+        OptionError: If the folder holds no model.
+        GraphError: If the graph's features do not fit it.
+    """
+    from falcon_gnn.training.correction import predict_corrected
+    from falcon_gnn.training.weights import load_model
+
+    model, spec = load_model(folder)
+    scores = predict_corrected(model, spec, graph)
+    ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
+    _write_table({"node_id": ids, **_prediction_columns(scores, spec.task)}, path)
+    return graph.num_nodes
+
+
+def _write_reduction(result: CollapseResult, folder: Path, title: str) -> bool:
+    result.save_mapping(folder / MAPPING_FILE)
+    write_json(result.report.to_dict(), folder / REPORT_FILE)
+    from falcon_gnn.reporting.html import write_report
+
+    try:
+        write_report(result.report, folder / PAGE_FILE, title=title)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
+    from falcon_gnn.reporting.plots import learning_curve_figure
+    from falcon_gnn.reporting.style import save_figure
+
+    try:
+        figure = learning_curve_figure(
+            [record.epoch for record in result.epochs],
+            [record.loss for record in result.epochs],
+            [record.score for record in result.epochs],
+            result.best_epoch,
+            score_name=f"Validation {metric.replace('_', '-')}",
+        )
+        save_figure(figure, path)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any]:
+    if task == "regression":
+        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else list(scores)}
+    if task == "multilabel":
+        probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        return {
+            "prediction": list((scores > 0).astype(np.uint8)),
+            "probability": list(probability.astype(np.float32)),
+        }
+    shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+    return {
+        "prediction": scores.argmax(axis=1),
+        "probability": (shifted.max(axis=1) / shifted.sum(axis=1)).astype(np.float32),
+    }
+
+
+def _write_table(columns: dict[str, Any], path: str | Path) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with replacing(path) as temporary:
+        if Path(path).suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            pyarrow.parquet.write_table(table, temporary)
