@@ -36,8 +36,8 @@ def reductions() -> dict[str, Callable[[Graph, int], CollapseResult]]:
     from falcon_gnn.reduction.coarsening import coarsen
 
     return {
-        "variation neighborhoods": lambda graph, budget: coarsen(graph, budget),
-        "heavy edge": lambda graph, budget: coarsen(graph, budget, method="heavy_edge"),
+        "variation neighborhoods": lambda graph, budget: coarsen(graph, node_budget=budget),
+        "heavy edge": lambda graph, budget: coarsen(graph, node_budget=budget, method="heavy_edge"),
         "FALCON EC": lambda graph, budget: fg.collapse(graph, node_budget=budget),
         "FALCON PR": lambda graph, budget: fg.collapse(graph, node_budget=budget, centrality="pagerank"),
     }

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperPlace, paper_figures
-from falcon_gnn.datasets import load_graph
+from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task

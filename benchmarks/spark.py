@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import falcon_gnn as fg
-from falcon_gnn.distributed import spark as engine
+from falcon_gnn.spark import engine
 from falcon_gnn.errors import require
 from falcon_gnn.reduction.centrality import round_scores
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from falcon_gnn.cli import app, main
-from falcon_gnn.datasets import load_graph
+from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
+from falcon_gnn.datasets.load import load_graph
 
-QUICK = ["--epochs", "2", "--hidden", "16", "--device", "cpu"]
+QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_first_run_tells_that_its_seconds_hold_the_compilation(
 
 
 def test_collapse_to_memory_keeps_what_fits_the_model(source: str, tmp_path: Path) -> None:
-    options = ["--model", "gcn", "--hidden", "256", "--batch-norm", "--device", "cpu", "--centrality", "DC"]
+    options = ["--model", "gcn", "--hidden-channels", "256", "--batch-norm", "--device", "cpu", "--centrality", "DC"]
     output = call("collapse", source, "--memory", "5.7MiB", *options, "--out", str(tmp_path))
     after = json.loads((tmp_path / "report.json").read_text())["after"]["num_nodes"]
     assert f"{after} of " in output
@@ -140,11 +140,11 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["collapse", "{source}", "--out", "x"], "one of --node-budget"),
+        (["collapse", "{source}", "--out", "x"], "one of node_budget"),
         (["collapse", "{source}", "--node-budget", "5", "--memory", "1GiB", "--out", "x"], "got both"),
         (["collapse", "{source}", "--node-budget", "many", "--out", "x"], "got 'many'"),
-        (["train", "{source}", "--preset", "recommended", "--out", "x"], "--preset says how to collapse"),
-        (["train", "{source}", "--selection", "random", "--out", "x"], "--selection says how to collapse"),
+        (["train", "{source}", "--preset", "recommended", "--out", "x"], "preset says how to collapse"),
+        (["train", "{source}", "--selection", "random", "--out", "x"], "selection says how to collapse"),
         (
             [
                 "collapse",
@@ -153,16 +153,18 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
                 "9",
                 "--preset",
                 "recommended",
+                "--model",
+                "gcn",
                 "--engine",
                 "spark",
                 "--out",
                 "x",
             ],
-            "--preset recommended averages groups",
+            "merge='mean' is not computed by the Spark engine",
         ),
         (
-            ["collapse", "{source}", "--memory", "1GiB", "--node-budget", "9", "--engine", "spark", "--out", "x"],
-            "--memory is not known to --engine spark",
+            ["collapse", "{source}", "--memory", "1GiB", "--engine", "spark", "--out", "x"],
+            "memory is not known to --engine spark",
         ),
         (["collapse", "no/such.npz", "--node-budget", "9", "--engine", "spark", "--out", "x"], "does not exist"),
         (["collapse", "{source}", "--node-budget", "0", "--out", "x"], "node_budget must be"),
@@ -189,7 +191,7 @@ def test_an_interruption_says_what_is_left(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("training was interrupted after epoch 3")
 
-    monkeypatch.setattr("falcon_gnn.pipeline.run", interrupt)
+    monkeypatch.setattr("falcon_gnn.pipeline.run.run", interrupt)
     monkeypatch.setattr(sys, "argv", ["falcon-gnn", "train", source, "--out", "x"])
     with pytest.raises(SystemExit) as stop:
         main()
@@ -206,7 +208,7 @@ def test_the_recommended_collapse_is_that_of_the_model(source: str, tmp_path: Pa
 
 def test_the_help_loads_neither_torch_nor_scikit_learn_nor_numba() -> None:
     code = (
-        "import sys\nfrom falcon_gnn.cli import app\nfrom typer.testing import CliRunner\n"
+        "import sys\nfrom falcon_gnn.cli.commands import app\nfrom typer.testing import CliRunner\n"
         "CliRunner().invoke(app, ['--help'])\n"
         "print(sorted({'torch', 'sklearn', 'numba', 'matplotlib', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )

@@ -1,6 +1,7 @@
 """One run: what it trains on, what it records, what it writes."""
 
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.outputs import predict_to_file, write_collapse, write_json
-from falcon_gnn.pipeline import RunConfig, fit_collapse, reduce_training_graph, run
+from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.pipeline.outputs import predict_to_file, write_collapse, write_json
+from falcon_gnn.pipeline.run import run
+from falcon_gnn.pipeline.training_graph import fit_collapse, reduce_training_graph
+from falcon_gnn.planning import fit_budget
 from falcon_gnn.provenance import describe_machine, describe_versions
-from falcon_gnn.reduction import CollapseConfig, collapse
-from falcon_gnn.reduction.config import CoarsenConfig
+from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.state import TrainingState
 
 TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=16, num_layers=2), num_epochs=3, device="cpu")
 QUARTER = CollapseConfig(0.25, centrality="degree", num_clusters=3)
@@ -44,16 +49,68 @@ def test_scope_full_trains_on_the_whole_graph(graph: Graph) -> None:
     assert trained.graph is graph
 
 
+def test_a_train_scope_without_a_training_mask_is_refused_with_and_without_a_collapse(graph: Graph) -> None:
+    unmasked = graph.replace(train_mask=None)
+    for reduction in (None, replace(QUARTER, scope="train")):
+        with pytest.raises(OptionError, match="scope='train' needs a graph with a train_mask"):
+            reduce_training_graph(unmasked, RunConfig(TRAINING, reduction, scope="train"))
+    with pytest.raises(OptionError, match="scope='train' needs a graph with a train_mask"):
+        fit_budget(unmasked, TRAINING, "1GiB", scope="train")
+
+
+@pytest.mark.parametrize("hops_from", ["reduced", "original"])
+def test_no_second_copy_of_the_training_graph_lives_through_the_training(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, hops_from: Any
+) -> None:
+    copies: list[weakref.ref[Graph]] = []
+    original = Graph.subgraph
+
+    def watched(self: Graph, node_ids: Any) -> Graph:
+        part = original(self, node_ids)
+        copies.append(weakref.ref(part))
+        return part
+
+    alive: list[int] = []
+
+    def look(self: Any) -> Any:
+        alive.append(sum(copy() is not None for copy in copies))
+        return advance(self)
+
+    advance = TrainingState.advance
+    monkeypatch.setattr(Graph, "subgraph", watched)
+    monkeypatch.setattr(TrainingState, "advance", look)
+    run(graph, RunConfig(TRAINING, QUARTER, hops_from=hops_from), progress=False)
+    assert len(copies) == (hops_from == "original")
+    assert alive == [0] * TRAINING.num_epochs
+
+
+def test_a_run_survives_json(graph: Graph) -> None:
+    for reduction in (None, QUARTER, CoarsenConfig(0.5)):
+        config = RunConfig(TRAINING, reduction, correct_and_smooth=True)
+        assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_the_options_of_a_user_make_the_run_they_name() -> None:
+    paper = RunConfig.of(TRAINING, 0.5, {"gamma": 0.3, "hops_from": "original", "seed": 4})
+    assert paper == RunConfig(TRAINING, CollapseConfig(0.5, gamma=0.3, seed=4), hops_from="original")
+    assert RunConfig.of(TRAINING, None, {"scope": "full", "seed": 4}) == RunConfig(TRAINING, scope="full")
+    assert RunConfig.of(TRAINING, 0.5, {"gamma": 0.3}, "recommended") == RunConfig.recommended(TRAINING, 0.5, gamma=0.3)
+    with pytest.raises(BudgetError, match="gamma says how to collapse"):
+        RunConfig.of(TRAINING, None, {"gamma": 0.3})
+
+
 def test_the_survivors_are_found_in_the_unreduced_training_graph(graph: Graph) -> None:
     trained = reduce_training_graph(graph, RunConfig(TRAINING, QUARTER, hops_from="original"))
     assert trained.graph.num_nodes == 20
-    np.testing.assert_array_equal(trained.source.x[trained.readout], trained.graph.x)
+    source, readout = trained.hop_source()
+    np.testing.assert_array_equal(source.x[readout], trained.graph.x)
 
 
 @pytest.mark.parametrize("reduction", [replace(QUARTER, merge="mean"), CoarsenConfig(30)])
 def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduction: Any) -> None:
     trained = reduce_training_graph(graph, RunConfig(TRAINING, reduction, hops_from="original"))
-    np.testing.assert_allclose(trained.readout @ trained.source.x, trained.graph.x, rtol=1e-5)
+    source, readout = trained.hop_source()
+    np.testing.assert_allclose(readout @ source.x, trained.graph.x, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -78,23 +135,23 @@ def test_corrected_predictions_are_scored_and_written(tmp_path: Path) -> None:
     )  # fmt: skip
     config = RunConfig.recommended(TRAINING, 0.5, num_clusters=3)
     outcome = run(paths, config, out=tmp_path, progress=False)
-    correction, scores = outcome.record["correction"], outcome.record["scores"]
-    assert scores["test"]["accuracy"] > correction["model_alone"]["test"]["accuracy"] + 0.5
-    assert correction["labels_alone"]["accuracy"] > 0.9
-    assert outcome.record["seconds"]["correction"] > 0
+    correction, test = outcome.correction, outcome.scores.test
+    assert test.accuracy > correction.model_alone.test.accuracy + 0.5
+    assert correction.labels_alone.accuracy > 0.9
+    assert outcome.seconds.correction > 0
     predict_to_file(tmp_path, paths, tmp_path / "p.parquet")
     predicted = pyarrow.parquet.read_table(tmp_path / "p.parquet")["prediction"].to_numpy()
-    assert (predicted == paths.y)[paths.test_mask].mean() == pytest.approx(scores["test"]["accuracy"])
+    assert (predicted == paths.y)[paths.test_mask].mean() == pytest.approx(test.accuracy)
 
 
 def test_without_correction_the_record_says_so(graph: Graph) -> None:
-    record = run(graph, RunConfig(TRAINING, QUARTER), progress=False).record
+    record = run(graph, RunConfig(TRAINING, QUARTER), progress=False).to_dict()
     assert record["correction"] is None
 
 
 def test_a_regression_target_is_not_corrected(graph: Graph) -> None:
     target = graph.replace(y=np.linspace(0, 1, 120) ** 2)
-    record = run(target, RunConfig(TRAINING, QUARTER, correct_and_smooth=True), progress=False).record
+    record = run(target, RunConfig(TRAINING, QUARTER, correct_and_smooth=True), progress=False).to_dict()
     assert record["correction"] is None
     assert record["scores"]["test"]["mean_squared_error"] is not None
 
@@ -106,7 +163,7 @@ def test_training_nodes_can_be_protected(graph: Graph) -> None:
 
 
 def test_coarsening_is_a_reduction_like_any_other(graph: Graph) -> None:
-    record = run(graph, RunConfig(TRAINING, CoarsenConfig(30)), progress=False).record
+    record = run(graph, RunConfig(TRAINING, CoarsenConfig(30)), progress=False).to_dict()
     assert record["trained_on"]["num_nodes"] == 30
     assert record["config"]["reduction_kind"] == "CoarsenConfig"
 
@@ -123,7 +180,7 @@ def test_a_run_leaves_its_record_weights_map_and_plots(graph: Graph, tmp_path: P
         "learning_curve.png",
     } <= names
     record = json.loads((tmp_path / "run" / "record.json").read_text())
-    assert record == outcome.record
+    assert record == outcome.to_dict()
     assert record["graph"]["name"] == "toy"
     assert 0 <= record["scores"]["test"]["accuracy"] <= 1
 
@@ -163,9 +220,9 @@ def test_predictions_can_be_csv(graph: Graph, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_was(graph: Graph, tmp_path: Path) -> None:
-    whole = run(graph, RunConfig(TRAINING), progress=False).record
+    whole = run(graph, RunConfig(TRAINING), progress=False).to_dict()
     run(graph, RunConfig(replace(TRAINING, num_epochs=1)), out=tmp_path, progress=False)
-    resumed = run(graph, RunConfig(TRAINING), out=tmp_path, resume=True, progress=False).record
+    resumed = run(graph, RunConfig(TRAINING), out=tmp_path, resume=True, progress=False).to_dict()
     assert resumed["scores"] == whole["scores"]
 
 
@@ -186,8 +243,8 @@ def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
     tight = whole.plan.estimate.total - 20_000
     outcome = run(graph, RunConfig(training, QUARTER), memory=tight, progress=False)
     assert outcome.reduction is not None
-    assert 1 <= outcome.record["trained_on"]["num_nodes"] < 80
-    assert outcome.record["plan"]["total"] <= tight
+    assert 1 <= outcome.to_dict()["trained_on"]["num_nodes"] < 80
+    assert outcome.to_dict()["plan"]["total"] <= tight
 
 
 def test_memory_without_a_collapse_to_size_is_refused(graph: Graph) -> None:
@@ -196,7 +253,7 @@ def test_memory_without_a_collapse_to_size_is_refused(graph: Graph) -> None:
 
 
 def test_a_collapse_is_written_whole(graph: Graph, tmp_path: Path) -> None:
-    from falcon_gnn.datasets import load_graph
+    from falcon_gnn.datasets.load import load_graph
 
     result = collapse(graph, QUARTER)
     write_collapse(result, tmp_path / "out")
@@ -213,6 +270,6 @@ def test_json_keeps_no_nan(tmp_path: Path) -> None:
 
 def test_patience_counts_evaluations_not_epochs(graph: Graph) -> None:
     training = replace(TRAINING, num_epochs=40, eval_every=3, patience=1)
-    trained = run(graph, RunConfig(training), progress=False).record["training"]
+    trained = run(graph, RunConfig(training), progress=False).to_dict()["training"]
     assert trained["num_epochs"] % 3 == 0 or trained["num_epochs"] == 40
     assert trained["num_epochs"] >= trained["best_epoch"] + 3 or trained["num_epochs"] == 40

@@ -9,7 +9,7 @@ import torch
 from falcon_gnn import planning
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import fit_collapse
+from falcon_gnn.pipeline.training_graph import fit_collapse
 from falcon_gnn.planning import (
     CPU_WORKSPACE_BYTES,
     CUDA_WORKSPACE_BYTES,

@@ -9,12 +9,12 @@
 Everything is imported on first use: ``import falcon_gnn`` loads neither torch nor scikit-learn.
 """
 
-from typing import TYPE_CHECKING
-
-from falcon_gnn._lazy import lazy_exports
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from falcon_gnn.datasets import load_graph
+    from falcon_gnn.datasets.load import load_graph
     from falcon_gnn.errors import (
         BudgetError,
         ConvergenceError,
@@ -28,33 +28,53 @@ if TYPE_CHECKING:
     from falcon_gnn.interop.dgl import from_dgl, to_dgl
     from falcon_gnn.interop.networkx import from_networkx, to_networkx
     from falcon_gnn.interop.pyg import from_pyg, to_pyg
-    from falcon_gnn.reduction import CollapseConfig, CollapseReport, CollapseResult, collapse
+    from falcon_gnn.pipeline.options import RunConfig
+    from falcon_gnn.pipeline.outcome import RunOutcome
+    from falcon_gnn.pipeline.run import run
+    from falcon_gnn.planning import fit_budget
+    from falcon_gnn.quantization.hooks import compressed_activations
+    from falcon_gnn.reduction.coarsening import CoarsenResult, coarsen
+    from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+    from falcon_gnn.reduction.falcon import collapse
+    from falcon_gnn.reduction.report import CollapseReport
+    from falcon_gnn.reduction.result import CollapseResult
+    from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
 __version__ = "0.1.0"
 
-_SOURCES = {
-    **dict.fromkeys(
-        [
-            "BudgetError",
-            "ConvergenceError",
-            "FalconError",
-            "FalconWarning",
-            "GraphError",
-            "MissingDependencyError",
-            "OptionError",
-        ],
-        "falcon_gnn.errors",
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "datasets.load": ("load_graph",),
+    "errors": (
+        "BudgetError",
+        "ConvergenceError",
+        "FalconError",
+        "FalconWarning",
+        "GraphError",
+        "MissingDependencyError",
+        "OptionError",
     ),
-    "Graph": "falcon_gnn.graph",
-    "load_graph": "falcon_gnn.datasets",
-    **dict.fromkeys(["CollapseConfig", "CollapseReport", "CollapseResult", "collapse"], "falcon_gnn.reduction"),
-    **dict.fromkeys(["from_pyg", "to_pyg"], "falcon_gnn.interop.pyg"),
-    **dict.fromkeys(["from_networkx", "to_networkx"], "falcon_gnn.interop.networkx"),
-    **dict.fromkeys(["from_dgl", "to_dgl"], "falcon_gnn.interop.dgl"),
+    "graph": ("Graph",),
+    "interop.dgl": ("from_dgl", "to_dgl"),
+    "interop.networkx": ("from_networkx", "to_networkx"),
+    "interop.pyg": ("from_pyg", "to_pyg"),
+    "pipeline.options": ("RunConfig",),
+    "pipeline.outcome": ("RunOutcome",),
+    "pipeline.run": ("run",),
+    "planning": ("fit_budget",),
+    "quantization.hooks": ("compressed_activations",),
+    "reduction.coarsening": ("CoarsenResult", "coarsen"),
+    "reduction.config": ("CoarsenConfig", "CollapseConfig"),
+    "reduction.falcon": ("collapse",),
+    "reduction.report": ("CollapseReport",),
+    "reduction.result": ("CollapseResult",),
+    "training.configs": ("ModelConfig", "TrainConfig"),
 }
+_SOURCES = {name: f"falcon_gnn.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "BudgetError",
+    "CoarsenConfig",
+    "CoarsenResult",
     "CollapseConfig",
     "CollapseReport",
     "CollapseResult",
@@ -64,15 +84,33 @@ __all__ = [
     "Graph",
     "GraphError",
     "MissingDependencyError",
+    "ModelConfig",
     "OptionError",
+    "RunConfig",
+    "RunOutcome",
+    "TrainConfig",
+    "coarsen",
     "collapse",
+    "compressed_activations",
+    "fit_budget",
     "from_dgl",
     "from_networkx",
     "from_pyg",
     "load_graph",
+    "run",
     "to_dgl",
     "to_networkx",
     "to_pyg",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__, _SOURCES)
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on its first use."""
+    if name not in _SOURCES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_SOURCES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

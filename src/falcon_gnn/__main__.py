@@ -1,6 +1,6 @@
 """``python -m falcon_gnn`` is the command ``falcon-gnn``."""
 
-from falcon_gnn.cli import main
+from falcon_gnn.cli.commands import main
 
 if __name__ == "__main__":
     main()

@@ -12,12 +12,14 @@ import numpy as np
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.config import Scope
+from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import total_memory
 from falcon_gnn.training.configs import ModelName, TrainConfig
+from falcon_gnn.training.partition import BatchSize
 from falcon_gnn.training.shapes import (
-    BatchShape,
     GraphShape,
-    largest_batch_shape,
+    largest_batch,
     predict_step,
     row_batch,
     shape_of_graph,
@@ -145,11 +147,11 @@ def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
         shape: Nodes, edges, features and labels of the graph to train on.
         config: The model and how it is trained.
     """
-    return _estimate_batch(largest_batch_shape(shape, config), config)
+    return _estimate_batch(shape, largest_batch(shape, config), config)
 
 
 def fit_budget(
-    graph: Graph, config: TrainConfig, memory: str | int, *, scope: str | None = None, choose_batches: bool = True
+    graph: Graph, config: TrainConfig, memory: str | int, *, scope: Scope | None = None, choose_batches: bool = True
 ) -> MemoryPlan:
     """Return the largest node budget whose training step fits a memory budget, by prediction.
 
@@ -167,7 +169,7 @@ def fit_budget(
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
     budget = parse_memory(memory, partial(device_memory, config.device))
-    whole = shape_of_graph(trained_part(graph, scope), config, graph)
+    whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
     return fit_shape(whole, config, budget, choose_batches=choose_batches)
 
 
@@ -190,7 +192,7 @@ def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
 
 
 def plan_models(
-    graph: Graph, configs: Mapping[str, TrainConfig], memory: str | int, *, scope: str | None = None
+    graph: Graph, configs: Mapping[str, TrainConfig], memory: str | int, *, scope: Scope | None = None
 ) -> dict[str, "MemoryPlan | BudgetError"]:
     """Return what fits a memory budget for several configurations, side by side.
 
@@ -217,10 +219,10 @@ def plan_models(
 
 
 def predict_curve(
-    graph: Graph, config: TrainConfig, *, scope: str | None = None, num_points: int = 5
+    graph: Graph, config: TrainConfig, *, scope: Scope | None = None, num_points: int = 5
 ) -> tuple[list[int], list[int]]:
     """Return node budgets from a tenth of the training nodes to all, and the predicted peak at each, in bytes."""
-    whole = shape_of_graph(trained_part(graph, scope), config, graph)
+    whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
     budgets = np.unique(np.linspace(max(2, whole.num_nodes / 10), whole.num_nodes, num_points).astype(int)).tolist()
     return budgets, [estimate_memory(whole.with_nodes(budget), config).total for budget in budgets]
 
@@ -255,13 +257,6 @@ def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | N
         return found, None
     smaller = fit_shape(actual, plan.training, plan.memory_bytes, choose_batches=False).node_budget
     return found, min(smaller, reduced.num_nodes - 1)
-
-
-def trained_part(graph: Graph, scope: str | None) -> Graph:
-    """Return what is trained on without a collapse: the training nodes' subgraph, or with scope full the graph."""
-    if scope == "full" or graph.train_mask is None:
-        return graph
-    return graph.subgraph(np.flatnonzero(graph.train_mask))
 
 
 def device_memory(device: str) -> int:
@@ -300,7 +295,7 @@ def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
 
     @cache
     def peak(num_rows: int) -> int:
-        return _estimate_batch(row_batch(whole, num_rows), config).total
+        return _estimate_batch(whole, row_batch(num_rows), config).total
 
     num_nodes = whole.num_nodes
     rows = _largest_fitting(peak, _fewest_nodes(config), num_nodes, budget)
@@ -376,8 +371,8 @@ def _largest_hidden(whole: GraphShape, config: TrainConfig, budget: int) -> int:
     return _largest_fitting(peak, 1, config.model.hidden_channels, budget)
 
 
-def _estimate_batch(batch: BatchShape, config: TrainConfig) -> MemoryEstimate:
-    peak: MemoryPeak = predict_step(batch, config)
+def _estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryEstimate:
+    peak: MemoryPeak = predict_step(shape, batch, config)
     return MemoryEstimate(
         weights=peak.parameters, gradients=peak.gradients, optimizer=peak.optimizer, activations=peak.activations,
         inputs=peak.inputs, temporaries=peak.temporaries + _workspace_bytes(config),

@@ -16,6 +16,7 @@ metrics = {metrics}
 
 [training]
 num_epochs = 2
+patience = "none"
 learning_rate = 0.01
 
 [model]

@@ -4,7 +4,7 @@ import pytest
 from tests.benchmark.conftest import FALCON
 from typer.testing import CliRunner
 
-from falcon_gnn.benchmark.commands import app
+from falcon_gnn.cli.commands import app
 
 
 def call(*arguments):
@@ -30,15 +30,23 @@ def test_bench_names_what_failed_and_exits_with_one(write_config, tmp_path):
     assert "Failed (tiny, FALCON, 1000, seed 0): BudgetError" in done.output
 
 
+def test_tables_leave_out_lines_that_no_benchmark_wrote_and_say_so(write_config, tmp_path):
+    records, other = tmp_path / "records.jsonl", tmp_path / "other.jsonl"
+    call("bench", write_config(FALCON, kind="label_error"), "--records", records)
+    other.write_text('{"nodes": 3, "seconds": 1.5}\n[1, 2]\n', encoding="utf-8")
+    shown = call("tables", records, other)
+    assert shown.exit_code == 0
+    assert f"Left out: 2 lines of {other}" in shown.output
+    assert "| FALCON |" in shown.output
+
+
 def test_tune_prints_the_best_options(tmp_path):
     pytest.importorskip("optuna")
-    settings = [
-        part for setting in ("num_epochs=1", "hidden_channels=4", "num_layers=2") for part in ("--set", setting)
-    ]
     found = call(
-        "tune", "digits", "--node-budget", "0.1", "--trials", 1, "--model", "sign", "--centrality", "degree",
-        "--clusters", 2, "--hops", 1, "--storage", tmp_path / "trials.log", *settings,
+        "tune", "digits", "--node-budget", "0.1", "--num-trials", 1, "--model", "sign", "--centralities", "degree",
+        "--num-clusters", 2, "--num-hops", 1, "--storage", tmp_path / "trials.log", "--num-epochs", 1,
+        "--hidden-channels", 4, "--num-layers", 2,
     )  # fmt: skip
-    assert found.exit_code == 0
+    assert found.exit_code == 0, found.output
     assert "Best validation score of 1 trials (0 failed)" in found.output
     assert "centrality = degree" in found.output

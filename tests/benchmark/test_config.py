@@ -67,7 +67,7 @@ def test_a_file_lies_over_the_one_it_extends_and_chooses_its_data_sets(write_con
     top.write_text(f"extends = '{base.name}'\nuse = ['second']\n[training]\nnum_epochs = 7", encoding="utf-8")
     config = read_config(top)
     assert [dataset.name for dataset in config.datasets] == ["second"]
-    assert config.options["training"] == {"num_epochs": 7, "learning_rate": 0.01}
+    assert config.options["training"] == {"num_epochs": 7, "patience": "none", "learning_rate": 0.01}
     assert config.name == "top"
 
 

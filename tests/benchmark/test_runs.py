@@ -6,11 +6,12 @@ from contextlib import closing
 import pytest
 from tests.benchmark.conftest import FALCON, NONE
 
-from falcon_gnn.benchmark import execute, runs, workers
+from falcon_gnn.benchmark import arguments, execute, workers
+from falcon_gnn.benchmark.arguments import BenchOptions
 from falcon_gnn.benchmark.execute import is_out_of_memory
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.plan import make_plan
-from falcon_gnn.benchmark.runs import BenchOptions, run_benchmark
+from falcon_gnn.benchmark.runs import run_benchmark
 from falcon_gnn.errors import GraphError, OptionError
 
 
@@ -59,14 +60,14 @@ def test_a_benchmark_that_was_stopped_goes_on_where_it_was(write_config, records
 
 
 def test_an_interruption_keeps_what_is_done(write_config, records, monkeypatch):
-    original = execute.reduce_training_graph
+    original = execute.run_reduction
 
-    def interrupted(graph, config):
+    def interrupted(graph, config, **options):
         if config.training.seed == 1:
             raise KeyboardInterrupt
-        return original(graph, config)
+        return original(graph, config, **options)
 
-    monkeypatch.setattr(execute, "reduce_training_graph", interrupted)
+    monkeypatch.setattr(execute, "run_reduction", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bench(write_config(FALCON, seeds=3, kind="label_error"), records)
     assert [line["seed"] for line in lines(records)[1:]] == [0]
@@ -84,7 +85,7 @@ def test_a_failing_run_is_named_and_the_others_are_done(write_config, records):
 def test_a_failed_run_is_tried_again(write_config, records, monkeypatch):
     config = write_config(FALCON, kind="label_error")
     with monkeypatch.context() as patch:
-        patch.setattr(execute, "reduce_training_graph", None)
+        patch.setattr(execute, "run_reduction", None)
         assert bench(config, records).num_done == 0
     assert bench(config, records).num_done == 1
 
@@ -143,13 +144,18 @@ def test_the_spectral_error_of_a_coarsening_is_recorded(write_config, records):
 
 def test_the_kernels_are_warm_before_a_collapse_is_timed(write_config, records, monkeypatch):
     sizes = []
-    original = execute.reduce_training_graph
 
-    def watched(graph, config):
-        sizes.append(graph.num_nodes)
-        return original(graph, config)
+    def watch(name):
+        original = getattr(execute, name)
 
-    monkeypatch.setattr(execute, "reduce_training_graph", watched)
+        def watched(graph, config, **options):
+            sizes.append(graph.num_nodes)
+            return original(graph, config, **options)
+
+        monkeypatch.setattr(execute, name, watched)
+
+    watch("reduce_training_graph")
+    watch("run_reduction")
     bench(write_config(FALCON, seeds=2, kind="collapse_time"), records)
     assert sizes == [54, 90, 90]
 
@@ -201,7 +207,7 @@ def test_runs_that_are_timed_have_the_machine_to_themselves(write_config, record
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv(runs.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(arguments.DATA_VARIABLE, str(tmp_path))
     assert BenchOptions().data_folder == tmp_path
 
 

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from falcon_gnn.benchmark.search import SearchSpace, TuneOptions, search_config, tune
-from falcon_gnn.datasets import SyntheticShape, synthetic_graph
+from falcon_gnn.benchmark.arguments import SearchSpace, TuneOptions
+from falcon_gnn.benchmark.search import tune
+from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.errors import OptionError
+from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
 pytest.importorskip("optuna")
 
 SPACE = SearchSpace(gammas=(0.4, 0.6), num_hops=(1, 2), centralities=("degree",), num_clusters=(1, 3))
-OVERRIDES = {
-    "collapse.node_budget": 20, "training.num_epochs": 1, "model.hidden_channels": 4, "model.num_layers": 2,
-}  # fmt: skip
+TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=4, num_layers=2), num_epochs=1)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def graph():
 
 @pytest.fixture
 def config():
-    return search_config("sign", OVERRIDES)
+    return RunConfig(TRAINING, CollapseConfig(20))
 
 
 @pytest.mark.parametrize("storage", ["trials.log", "trials.db"])
@@ -96,8 +98,3 @@ def test_an_empty_space_is_refused():
 
 def test_what_is_not_given_keeps_its_default():
     assert SearchSpace.of(num_hops=[2], gammas=None) == SearchSpace(num_hops=(2,))
-
-
-def test_a_search_needs_a_budget():
-    with pytest.raises(OptionError, match="node_budget is needed"):
-        search_config("sign", {})

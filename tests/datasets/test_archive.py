@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falcon_gnn.datasets import read_npz, write_npz
+from falcon_gnn.datasets.archive import read_npz, write_npz
 from falcon_gnn.datasets.layout import graph_from_arrays, graph_to_arrays
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph

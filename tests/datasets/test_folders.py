@@ -5,7 +5,7 @@ import mmap
 import numpy as np
 import pytest
 
-from falcon_gnn.datasets import read_folder, write_folder
+from falcon_gnn.datasets.folders import read_folder, write_folder
 from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from falcon_gnn.datasets import load_graph, write_folder, write_npz
-from falcon_gnn.datasets.load import detect_format
+from falcon_gnn.datasets.archive import write_npz
+from falcon_gnn.datasets.folders import write_folder
+from falcon_gnn.datasets.load import detect_format, load_graph
 from falcon_gnn.errors import OptionError
 
 

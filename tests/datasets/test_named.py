@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from falcon_gnn.datasets import dataset_names, load_graph, read_npz
+from falcon_gnn.datasets.archive import read_npz
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.datasets.named import dataset_names
 from falcon_gnn.errors import GraphError, OptionError
 
 

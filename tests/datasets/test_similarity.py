@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from falcon_gnn.datasets import cosine_edges, similarity
-from falcon_gnn.datasets.similarity import threshold_for_edges
+from falcon_gnn.datasets import similarity
+from falcon_gnn.datasets.similarity import cosine_edges, threshold_for_edges
 from falcon_gnn.errors import GraphError, OptionError
 
 

@@ -83,7 +83,7 @@ def test_a_graph_without_labels_known_cannot_be_split():
 
 
 def test_the_papers_training_nodes_on_cora_and_pubmed(shared_dataset):
-    from falcon_gnn.datasets import load_graph
+    from falcon_gnn.datasets.load import load_graph
 
     assert load_graph(shared_dataset("cora"), split="full").train_mask.sum() == 1_208
     assert load_graph(shared_dataset("pubmed"), split="full").train_mask.sum() == 18_217

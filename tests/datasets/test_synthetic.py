@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from falcon_gnn.datasets import (
+from falcon_gnn.datasets import synthetic
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.datasets.synthetic import (
     SyntheticShape,
     block_graph,
     flickr_shape,
-    load_graph,
     power_law_graph,
-    synthetic,
     synthetic_graph,
     write_synthetic_folder,
 )

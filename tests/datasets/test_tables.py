@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from falcon_gnn.datasets import TableFiles, load_graph, read_tables, tables
+from falcon_gnn.datasets import tables
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.datasets.tables import TableFiles, read_tables
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 
 

@@ -9,7 +9,7 @@ import torch
 
 from falcon_gnn.errors import FalconWarning, GraphError, MissingDependencyError
 from falcon_gnn.graph import Graph
-from falcon_gnn.interop import from_dgl, to_dgl
+from falcon_gnn.interop.dgl import from_dgl, to_dgl
 
 
 class _StandIn:

@@ -11,7 +11,8 @@ from torch_geometric.transforms import Compose, NormalizeFeatures, ToSparseTenso
 
 from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.interop.pyg import FalconCollapse, from_pyg
-from falcon_gnn.reduction import CollapseConfig, collapse
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.falcon import collapse
 
 
 def _data(num_nodes=30, num_edges=60, seed=0, **more):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from falcon_gnn.errors import FalconWarning, GraphError
 from falcon_gnn.graph import Graph
-from falcon_gnn.interop import from_networkx, to_networkx
+from falcon_gnn.interop.networkx import from_networkx, to_networkx
 
 
 @given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 9))

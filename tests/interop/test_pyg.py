@@ -12,7 +12,7 @@ from torch_geometric.transforms import ToSparseTensor
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.interop import from_pyg, to_pyg
+from falcon_gnn.interop.pyg import from_pyg, to_pyg
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -207,7 +207,7 @@ def test_a_round_trip_changes_nothing():
 def test_pygs_own_cora_equals_ours(tmp_path, shared_dataset):
     from torch_geometric.datasets import Planetoid
 
-    from falcon_gnn.datasets import load_graph
+    from falcon_gnn.datasets.load import load_graph
 
     raw = shared_dataset("cora").parent / "planetoid_raw"
     if not raw.is_dir():

@@ -7,7 +7,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 from falcon_gnn.errors import GraphError, OptionError
-from falcon_gnn.interop import read_pt
+from falcon_gnn.interop.pyg_files import read_pt
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 

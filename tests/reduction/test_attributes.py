@@ -8,7 +8,7 @@ from tests.strategies import collapse_cases
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import collapse
+from falcon_gnn.reduction.falcon import collapse
 
 STAR = np.array([[0, 0, 0, 0], [1, 2, 3, 4]])
 HUB_FIRST = np.array([9.0, 1, 2, 3, 8])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import edge_lists
 
-from falcon_gnn.datasets import load_graph
+from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.coarsening import coarsen
@@ -45,7 +45,7 @@ def _weights(graph):
 @settings(deadline=None)
 def test_the_groups_are_a_partition_of_exactly_the_budget_inside_components(case):
     graph, edges, budget, method = case
-    result = coarsen(graph, budget, method=method, scope="full")
+    result = coarsen(graph, node_budget=budget, method=method, scope="full")
     assert result.graph.num_nodes == budget
     assert sorted(set(result.assignment.tolist())) == list(range(budget))
     parts = oracles.components(edges.neighbors)
@@ -58,7 +58,7 @@ def test_the_groups_are_a_partition_of_exactly_the_budget_inside_components(case
 @settings(deadline=None)
 def test_edge_weights_are_summed_so_that_cut_and_inner_weight_make_up_the_total(case):
     graph, _, budget, method = case
-    result = coarsen(graph, budget, method=method, scope="full")
+    result = coarsen(graph, node_budget=budget, method=method, scope="full")
     partition = np.eye(budget)[result.assignment]
     pooled = partition.T @ _weights(graph) @ partition
     np.testing.assert_allclose(_weights(result.graph), pooled - np.diag(np.diag(pooled)))
@@ -70,7 +70,7 @@ def test_edge_weights_are_summed_so_that_cut_and_inner_weight_make_up_the_total(
 @settings(deadline=None)
 def test_features_are_group_means_and_labels_the_majority_of_training_nodes(case):
     graph, _, budget, method = case
-    result = coarsen(graph, budget, method=method, scope="full")
+    result = coarsen(graph, node_budget=budget, method=method, scope="full")
     np.testing.assert_allclose(result.graph.x, oracles.group_mean(graph.x, result.assignment, budget))
     expected = oracles.group_class(graph.y, graph.train_mask, result.assignment, result.kept)
     trains = result.graph.train_mask
@@ -82,7 +82,7 @@ def test_features_are_group_means_and_labels_the_majority_of_training_nodes(case
 @settings(deadline=None)
 def test_the_kept_node_is_the_groups_member_of_highest_rank(case):
     graph, _, budget, method = case
-    result = coarsen(graph, budget, method=method, scope="full")
+    result = coarsen(graph, node_budget=budget, method=method, scope="full")
     for group, survivor in enumerate(result.kept):
         members = np.flatnonzero(result.assignment == group)
         assert survivor == members[np.argmax(result.rank[members])]
@@ -106,7 +106,7 @@ def test_scope_train_sees_nothing_of_validation_and_test_nodes(digits, method):
     inside = digits.train_mask[source] & digits.train_mask[target]
     arrays = {"x": x, "y": y, "train_mask": digits.train_mask}
     other = Graph.from_edges(digits.edge_index[:, inside], digits.num_nodes, **arrays)
-    first, second = coarsen(digits, 0.7, method=method), coarsen(other, 0.7, method=method)
+    first, second = coarsen(digits, node_budget=0.7, method=method), coarsen(other, node_budget=0.7, method=method)
     assert (first.assignment == second.assignment).all()
     assert (first.assignment[hidden] == -1).all()
     for name in ("indptr", "indices", "edge_weight", "x", "y"):
@@ -115,7 +115,7 @@ def test_scope_train_sees_nothing_of_validation_and_test_nodes(digits, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_input_and_seed_give_the_same_bits(digits, method):
-    first, second = (coarsen(digits, 0.6, method=method, seed=4) for _ in range(2))
+    first, second = (coarsen(digits, node_budget=0.6, method=method, seed=4) for _ in range(2))
     assert (first.assignment == second.assignment).all()
     assert first.graph.x.tobytes() == second.graph.x.tobytes()
     assert first.graph.edge_weight.tobytes() == second.graph.edge_weight.tobytes()
@@ -123,7 +123,7 @@ def test_the_same_input_and_seed_give_the_same_bits(digits, method):
 
 
 def test_the_seed_decides_between_equally_heavy_edges(digits):
-    assignments = [coarsen(digits, 0.6, method="heavy_edge", seed=seed).assignment for seed in (0, 1)]
+    assignments = [coarsen(digits, node_budget=0.6, method="heavy_edge", seed=seed).assignment for seed in (0, 1)]
     assert (assignments[0] != assignments[1]).any()
 
 
@@ -131,7 +131,7 @@ def test_the_seed_decides_between_equally_heavy_edges(digits):
 def test_fewer_nodes_than_components_keeps_one_of_each_and_says_so(method):
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), num_nodes=6)
     with pytest.warns(FalconWarning, match="node_budget=2 cannot be reached.*3 connected components"):
-        result = coarsen(graph, 2, method=method)
+        result = coarsen(graph, node_budget=2, method=method)
     assert result.assignment.tolist() == [0, 0, 0, 1, 1, 2]
     assert (len(result.kept), result.num_requested) == (3, 2)
     assert result.graph.num_edges == 0
@@ -139,7 +139,7 @@ def test_fewer_nodes_than_components_keeps_one_of_each_and_says_so(method):
 
 def test_an_edge_of_weight_zero_joins_nothing():
     graph = Graph.from_edges(np.array([[0, 1, 2], [1, 2, 3]]), num_nodes=4, edge_weight=[1.0, 0.0, 1.0])
-    result = coarsen(graph, 2)
+    result = coarsen(graph, node_budget=2)
     assert result.assignment.tolist() == [0, 0, 1, 1]
     assert result.clusters.tolist() == [0, 0, 1, 1]
 
@@ -147,7 +147,7 @@ def test_an_edge_of_weight_zero_joins_nothing():
 def test_two_triangles_on_a_bridge_become_two_nodes_with_an_edge_by_hand():
     edges = np.array([[0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5]])
     x = np.array([[0.0], [3.0], [6.0], [1.0], [1.0], [4.0]])
-    result = coarsen(Graph.from_edges(edges, 6, x=x, y=np.array([1, 0, 0, 2, 2, -1])), 2)
+    result = coarsen(Graph.from_edges(edges, 6, x=x, y=np.array([1, 0, 0, 2, 2, -1])), node_budget=2)
     assert result.assignment.tolist() == [0, 0, 0, 1, 1, 1]
     assert result.kept.tolist() == [2, 3]
     assert result.graph.x.tolist() == [[3.0], [2.0]]
@@ -159,23 +159,23 @@ def test_two_triangles_on_a_bridge_become_two_nodes_with_an_edge_by_hand():
 def test_multi_label_targets_are_the_mean_of_the_group():
     y = np.array([[1, 0], [1, 1], [0, 0], [0, 1]])
     graph = Graph.from_edges(np.array([[0, 2], [1, 3]]), num_nodes=4, y=y)
-    assert coarsen(graph, 2).graph.y.tolist() == [[1.0, 0.5], [0.0, 0.5]]
+    assert coarsen(graph, node_budget=2).graph.y.tolist() == [[1.0, 0.5], [0.0, 0.5]]
 
 
 def test_the_reported_error_is_that_of_the_partition(digits):
-    result = coarsen(digits, 0.7)
+    result = coarsen(digits, node_budget=0.7)
     separate = restricted_spectral_error(digits, result.assignment)
     assert result.spectral_error.epsilon == pytest.approx(separate.epsilon, rel=1e-3)
     assert result.spectral_error.mean == pytest.approx(separate.mean, rel=1e-3)
 
 
 def test_heavy_edge_computes_no_eigenvectors(digits):
-    assert coarsen(digits, 0.7, method="heavy_edge").spectral_error is None
+    assert coarsen(digits, node_budget=0.7, method="heavy_edge").spectral_error is None
 
 
 def test_the_report_names_the_options_and_the_stages(digits):
     stages = []
-    result = coarsen(digits, 0.7, method="heavy_edge", seed=2, on_stage=stages.append)
+    result = coarsen(digits, node_budget=0.7, method="heavy_edge", seed=2, on_stage=stages.append)
     assert result.options == CoarsenConfig(0.7, "heavy_edge", seed=2)
     assert json.loads(result.report.to_json())["config"]["method"] == "heavy_edge"
     assert stages == list(result.report.seconds) == ["scope", "contraction", "attributes", "report"]
@@ -189,33 +189,38 @@ def test_the_report_names_the_options_and_the_stages(digits):
         (0.5, {"method": "metis"}, OptionError, "method must be one of variation_neighborhoods, heavy_edge"),
         (0.5, {"scope": "test"}, OptionError, "scope must be one of"),
         (0.5, {"seed": -1}, OptionError, "seed must be"),
-        (0.5, {"gamma": 0.3}, OptionError, "coarsen.. takes the options method, num_classes, scope, seed, task"),
+        (
+            0.5,
+            {"gamma": 0.3},
+            OptionError,
+            "coarsen.. takes the options method, node_budget, num_classes, scope, seed, task",
+        ),
     ],
 )
 def test_an_unusable_option_is_named(digits, budget, options, error, message):
     with pytest.raises(error, match=message):
-        coarsen(digits, budget, **options)
+        coarsen(digits, node_budget=budget, **options)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_graph_without_edges_or_node_arrays_stays_as_it_is(method):
-    result = coarsen(Graph.from_edges(np.zeros((2, 0), int), num_nodes=3), 3, method=method)
+    result = coarsen(Graph.from_edges(np.zeros((2, 0), int), num_nodes=3), node_budget=3, method=method)
     assert result.assignment.tolist() == [0, 1, 2]
 
 
 def test_cora_is_coarsened_to_the_papers_budget(shared_dataset):
     graph = load_graph(shared_dataset("cora"), split="full")
-    result = coarsen(graph, 500)
+    result = coarsen(graph, node_budget=500)
     assert result.graph.num_nodes == 500
     assert 0 < result.spectral_error.mean < 3
 
 
 _MEMORY_PROGRAM = """
-from falcon_gnn.datasets import power_law_graph
+from falcon_gnn.datasets.synthetic import power_law_graph
 from falcon_gnn.reduction.coarsening import coarsen
 from falcon_gnn.resources import peak_resident_memory
 graph = power_law_graph(20_000, 100_000)
-result = coarsen(graph, 0.3, scope="full")
+result = coarsen(graph, node_budget=0.3, scope="full")
 print(result.graph.num_nodes, peak_resident_memory())
 """
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from falcon_gnn.errors import BudgetError, OptionError
-from falcon_gnn.reduction import CollapseConfig
+from falcon_gnn.reduction.config import CollapseConfig
 
 
 def test_the_defaults_are_the_papers():

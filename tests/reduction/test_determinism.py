@@ -13,7 +13,8 @@ _DIGESTS = """
 import hashlib, sys
 import numba, numpy as np, scipy.sparse as sp
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import clustering, collapse
+from falcon_gnn.reduction import clustering
+from falcon_gnn.reduction.falcon import collapse
 
 def graph(kind):
     rng = np.random.default_rng(0)

@@ -12,8 +12,9 @@ from tests.strategies import CollapseCase, collapse_cases, node_permutations
 
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import CollapseConfig, collapse
 from falcon_gnn.reduction.centrality import round_scores
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.falcon import collapse
 
 PATH = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
 

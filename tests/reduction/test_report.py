@@ -11,7 +11,7 @@ from tests.strategies import edge_lists
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import encode_labels
-from falcon_gnn.reduction import collapse
+from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import (
     count_kept_by_rank,
     label_components,

@@ -5,7 +5,7 @@ import pytest
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import collapse
+from falcon_gnn.reduction.falcon import collapse
 
 NUM_NODES = 60
 CENTRALITIES = ["degree", "betweenness", "closeness", "pagerank", "eigenvector", "random"]

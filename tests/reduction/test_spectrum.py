@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import edge_lists
 
-from falcon_gnn.datasets import block_graph, power_law_graph
+from falcon_gnn.datasets.synthetic import block_graph, power_law_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import spectrum
@@ -159,7 +159,7 @@ def match_at_random(graph, num_groups, seed):
 @pytest.mark.parametrize("share", [0.4, 0.15])
 def test_variation_neighborhoods_lose_a_third_less_than_random_matching_in_one_level_or_more(make, share):
     graph = make(400, 1600, num_classes=4, homophily=0.95, seed=1)
-    result = coarsen(graph, share, scope="full")
+    result = coarsen(graph, node_budget=share, scope="full")
     matched = [match_at_random(graph, len(result.kept), seed) for seed in range(3)]
     best_matching = min(restricted_spectral_error(graph, groups).epsilon for groups in matched)
     assert restricted_spectral_error(graph, result.assignment).epsilon < 0.7 * best_matching

@@ -10,10 +10,12 @@ import pytest
 
 from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import collapse
+from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, GraphSummary, LabelSummary
-from falcon_gnn.reporting import LineAxes, Picture, Section, Table, lines_figure, write_report
 from falcon_gnn.reporting import html as html_module
+from falcon_gnn.reporting.html import write_report
+from falcon_gnn.reporting.plots import LineAxes, lines_figure
+from falcon_gnn.reporting.sections import Picture, Section, Table
 
 MakeReport = Callable[..., CollapseReport]
 LabelsOf = Callable[[int], LabelSummary]

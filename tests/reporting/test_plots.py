@@ -8,7 +8,7 @@ from matplotlib.text import Text
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, GraphSummary, LabelSummary
-from falcon_gnn.reporting import (
+from falcon_gnn.reporting.plots import (
     Line,
     LineAxes,
     cluster_budgets_figure,

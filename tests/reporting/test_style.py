@@ -5,8 +5,8 @@ import matplotlib
 import pytest
 
 from falcon_gnn.errors import MissingDependencyError, OptionError
-from falcon_gnn.reporting import LineAxes, lines_figure, save_figure
-from falcon_gnn.reporting.style import PALETTE, figure_style, inline_svg, new_figure
+from falcon_gnn.reporting.plots import LineAxes, lines_figure
+from falcon_gnn.reporting.style import PALETTE, figure_style, inline_svg, new_figure, save_figure
 
 
 def _line_figure(name: str = "a"):

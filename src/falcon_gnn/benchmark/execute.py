@@ -1,10 +1,9 @@
 """One planned run: load the graph, do it, and return its line for the records."""
 
-import math
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -13,13 +12,14 @@ import numpy as np
 
 from falcon_gnn.benchmark.config import DatasetConfig
 from falcon_gnn.benchmark.plan import PlannedRun
-from falcon_gnn.datasets import dataset_names, load_graph, synthetic_graph
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.datasets.named import dataset_names
 from falcon_gnn.datasets.splits import SplitOptions, apply_split
+from falcon_gnn.datasets.synthetic import synthetic_graph
 from falcon_gnn.errors import FalconError
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import reduce_training_graph, run
-from falcon_gnn.provenance import describe_machine, describe_versions
-from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.pipeline.run import run, run_reduction
+from falcon_gnn.pipeline.training_graph import reduce_training_graph
 
 _GRAPHS_IN_MEMORY = 2
 _WARM_UP_NODES = 300
@@ -119,48 +119,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _record(planned: PlannedRun, graph: Graph, place: Workplace) -> dict[str, Any]:
     if planned.kind in ("train", "resources"):
-        outcome = run(graph, planned.config, name=planned.dataset.name, progress=False)
-        return _with_reduction_facts(outcome.record, outcome.reduction)
+        return run(graph, planned.config, name=planned.dataset.name, progress=False).to_dict()
     if planned.kind == "collapse_time":
         _warm_up(planned, graph, place)
-    started = perf_counter()
-    reduced = reduce_training_graph(graph, planned.config)
-    seconds = perf_counter() - started
-    result = reduced.reduction
-    assert result is not None
-    labels = result.report.labels
-    record = {
-        "graph": {"name": planned.dataset.name, "num_nodes": graph.num_nodes, "num_edges": graph.num_edges},
-        "trained_on": {"num_nodes": reduced.graph.num_nodes, "num_edges": reduced.graph.num_edges},
-        "config": planned.config.to_dict(),
-        "reduction": {
-            "num_dropped": result.report.num_dropped,
-            "seconds": result.report.seconds,
-            "label_distribution_error": labels and _finite(labels.label_distribution_error),
-            "label_distribution_error_relative": labels and _finite(labels.label_distribution_error_relative),
-        },
-        "seconds": {"reduction": seconds},
-        "machine": describe_machine(),
-        "versions": describe_versions(),
-    }
-    return _with_reduction_facts(record, result)
-
-
-def _with_reduction_facts(record: dict[str, Any], result: CollapseResult | None) -> dict[str, Any]:
-    """Return the record with the number of nodes that the budget is a share of, and a coarsening's spectral error."""
-    if result is None:
-        return record
-    error = getattr(result, "spectral_error", None)
-    facts = {
-        "num_nodes_in_scope": result.report.before.num_nodes,
-        "spectral_error": None if error is None else {name: _finite(value) for name, value in asdict(error).items()},
-    }
-    return {**record, "reduction": {**record["reduction"], **facts}}
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a number as JSON can hold it."""
-    return None if value is None or not math.isfinite(value) else float(value)
+    return run_reduction(graph, planned.config, name=planned.dataset.name).to_dict()
 
 
 def _warm_up(planned: PlannedRun, graph: Graph, place: Workplace) -> None:

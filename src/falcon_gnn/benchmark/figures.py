@@ -18,7 +18,7 @@ _MAX_BANDS = 3
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from falcon_gnn.reporting import Line
+    from falcon_gnn.reporting.plots import Line
 
 
 def make_figures(summary: Summary) -> dict[str, "Figure"]:
@@ -49,7 +49,7 @@ def write_figures(summaries: Sequence[Summary], folder: str | Path) -> list[Path
     Raises:
         MissingDependencyError: If matplotlib is not installed.
     """
-    from falcon_gnn.reporting import save_figure
+    from falcon_gnn.reporting.style import save_figure
 
     paths = []
     for summary in summaries:
@@ -66,7 +66,7 @@ def _is_drawn(summary: Summary, cell: Cell) -> bool:
 
 def _figure(summary: Summary, name: str, cells: Sequence[Cell]) -> "Figure | None":
     """Return the figure of one data set and model, or None if there is nothing to draw."""
-    from falcon_gnn.reporting import LineAxes, lines_figure
+    from falcon_gnn.reporting.plots import LineAxes, lines_figure
 
     labels = dict.fromkeys((cell.method, cell.centrality) for cell in cells if cell.budget is not None)
     lines = {label: _line(summary, name, [c for c in cells if (c.method, c.centrality) == label]) for label in labels}
@@ -94,7 +94,7 @@ def _figure(summary: Summary, name: str, cells: Sequence[Cell]) -> "Figure | Non
 
 def _line(summary: Summary, name: str, cells: Sequence[Cell]) -> "Line | None":
     """Return mean and interval over the nodes kept, the fewest first; budgets without a run are left out."""
-    from falcon_gnn.reporting import Line
+    from falcon_gnn.reporting.plots import Line
 
     points = set()
     for cell in cells:

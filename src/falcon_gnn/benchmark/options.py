@@ -41,8 +41,7 @@ def make_train_config(kind: Kind, model: str, options: Options) -> TrainConfig:
         network = dataclasses.replace(network, concat_self=True)
     if model == "gcn":
         training["num_batches"] = 1
-    if kind == "resources":
-        training["measure_memory"] = True
+    training.setdefault("measure_memory", kind == "resources")
     return TrainConfig(network, **training)
 
 

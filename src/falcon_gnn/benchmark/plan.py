@@ -21,12 +21,21 @@ from falcon_gnn.benchmark.config import (
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
 from falcon_gnn.benchmark.overrides import Choice, override_options
 from falcon_gnn.errors import FalconError, OptionError
-from falcon_gnn.pipeline import RunConfig
+from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.centrality import centrality_name
 from falcon_gnn.reduction.config import CollapseConfig
 
 SHORT_CENTRALITIES = {"degree": "DC", "betweenness": "BC", "closeness": "CC", "pagerank": "PR", "eigenvector": "EC"}
 """The paper's abbreviations."""
+
+_FIRST_DEFAULTS: dict[tuple[str, str], Any] = {
+    ("ModelConfig", "model"): "gcn",
+    ("TrainConfig", "learning_rate"): 0.0005,
+    ("TrainConfig", "num_epochs"): 400,
+    ("TrainConfig", "patience"): None,
+    ("TrainConfig", "measure_memory"): False,
+}
+"""Defaults of the time when the first records were made, where they have changed since: ids must not."""
 
 _GRAPH_FIELDS = (
     "source", "synthetic", "split", "split_index", "split_shares", "split_seed", "threshold", "normalize_rows",
@@ -124,8 +133,8 @@ def choose_runs(runs: tuple[PlannedRun, ...], choice: Choice) -> tuple[PlannedRu
 def run_id_of(kind: Kind, dataset: DatasetConfig, config: RunConfig) -> str:
     """Return the id of a run, the same on every machine.
 
-    Options at their default do not enter it, so that a new option leaves the ids of earlier records as they are; nor
-    do the training's where nothing is trained, nor a data set's name and notes.
+    Options at the default they first had do not enter it, so that a new option, or a new default, leaves the ids of
+    earlier records as they are; nor do the training's where nothing is trained, nor a data set's name and notes.
     """
     graph = {name: value for name, value in _changed(dataset).items() if name in _GRAPH_FIELDS}
     facts: dict[str, Any] = {"kind": kind, "graph": graph}
@@ -208,13 +217,14 @@ def _cell(dataset: DatasetConfig, method: MethodConfig, config: RunConfig, model
 
 
 def _changed(config: Any) -> Any:
-    """Return the fields of a nested dataclass that differ from their default, JSON-ready."""
+    """Return the fields of a nested dataclass that differ from the default they first had, JSON-ready."""
     if not dataclasses.is_dataclass(config):
         return config
     changed = {}
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)
-        has_default = entry.default is not dataclasses.MISSING and value == entry.default
+        default = _FIRST_DEFAULTS.get((type(config).__name__, entry.name), entry.default)
+        has_default = default is not dataclasses.MISSING and value == default
         if not has_default:
             changed[entry.name] = _changed(value)
     return {name: value for name, value in changed.items() if value != {}}

@@ -24,12 +24,14 @@ class Records:
         runs: The line of each finished run, by its id.
         errors: The last error of each run that never finished, by its id.
         missing_data: Why a data set could not be loaded, by its name.
+        foreign: Number of lines that no benchmark wrote, by the path of their file.
     """
 
     plans: list[Line] = field(default_factory=list)
     runs: dict[str, Line] = field(default_factory=dict)
     errors: dict[str, Line] = field(default_factory=dict)
     missing_data: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, int] = field(default_factory=dict)
 
 
 def read_records(*paths: str | Path) -> Records:
@@ -43,7 +45,8 @@ def read_records(*paths: str | Path) -> Records:
     records = Records()
     for path in paths:
         for line in _lines(Path(path)):
-            _sort_in(records, line)
+            if not _sort_in(records, line):
+                records.foreign[str(path)] = records.foreign.get(str(path), 0) + 1
     records.errors = {run_id: line for run_id, line in records.errors.items() if run_id not in records.runs}
     return records
 
@@ -92,15 +95,21 @@ def _listed(names: list[str]) -> str:
     return f"{len(names)} runs: {'; '.join(shown)}"
 
 
-def _sort_in(records: Records, line: Line) -> None:
-    if "plan" in line:
+def _sort_in(records: Records, line: Any) -> bool:
+    """Put a line where it belongs, and return whether a benchmark wrote it."""
+    if not isinstance(line, dict):
+        return False
+    if {"plan", "cells"} <= line.keys():
         records.plans.append(line)
-    elif "missing_data" in line:
+    elif {"missing_data", "error"} <= line.keys():
         records.missing_data[line["missing_data"]] = line["error"]
-    elif "error" in line:
+    elif {"id", "error"} <= line.keys():
         records.errors[line["id"]] = line
-    else:
+    elif {"id", "record"} <= line.keys():
         records.runs[line["id"]] = line
+    else:
+        return False
+    return True
 
 
 def _lines(path: Path) -> list[Line]:

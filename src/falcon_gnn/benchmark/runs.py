@@ -1,12 +1,12 @@
 """Runs a benchmark: what is not recorded yet, one record each, on past failures."""
 
-import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from falcon_gnn.benchmark.arguments import BenchOptions
 from falcon_gnn.benchmark.overrides import Choice
 from falcon_gnn.benchmark.plan import Plan, PlannedRun, choose_runs, make_plan
 from falcon_gnn.benchmark.progress import BenchProgress
@@ -14,41 +14,7 @@ from falcon_gnn.benchmark.records import Records, RecordWriter, read_records
 from falcon_gnn.benchmark.workers import Done, run_here, run_in_processes
 from falcon_gnn.errors import OptionError
 
-DATA_VARIABLE = "FALCON_DATA"
 _TIMED = ("collapse_time", "resources")
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """How a benchmark is run.
-
-    Attributes:
-        data: Folder of the graph files; None: the environment's ``FALCON_DATA``, else ``data``.
-        overrides: Values that win over the file's; as :func:`parse_overrides` returns them.
-        only: Labels of the runs to do; as :func:`parse_choice` returns them.
-        max_runs: Runs to do at most; None: all.
-        num_workers: Processes at the same time, of one thread each; 1: this process, with its threads.
-    """
-
-    data: Path | None = None
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    only: Choice = field(default_factory=dict)
-    max_runs: int | None = None
-    num_workers: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the counts."""
-        if self.num_workers < 1:
-            msg = f"num_workers must be at least 1, got {self.num_workers}."
-            raise OptionError(msg)
-        if self.max_runs is not None and self.max_runs < 0:
-            msg = f"max_runs must be at least 0 or None, got {self.max_runs}."
-            raise OptionError(msg)
-
-    @property
-    def data_folder(self) -> Path:
-        """The folder of the graph files."""
-        return Path(os.environ.get(DATA_VARIABLE, "data")) if self.data is None else self.data
 
 
 @dataclass(frozen=True)

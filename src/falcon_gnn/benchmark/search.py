@@ -3,16 +3,16 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any
 
-from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
-from falcon_gnn.benchmark.overrides import override_options
+from falcon_gnn.benchmark.arguments import Sampler, TuneOptions
 from falcon_gnn.errors import FalconError, OptionError, require
 from falcon_gnn.graph import Graph
-from falcon_gnn.pipeline import RunConfig, run
+from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
 
 if TYPE_CHECKING:
@@ -21,75 +21,9 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, Trial
 
-Sampler = Literal["tpe", "grid"]
 OnTrial = Callable[[int, float | None, dict[str, Any]], None]
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
-
-
-@dataclass(frozen=True)
-class SearchSpace:
-    """What is searched; the ranges of γ and of the hops are the paper's.
-
-    Attributes:
-        gammas: Values of γ for the grid; TPE draws from their whole range.
-        num_hops: Hops of the SIGN models; other models keep the configuration's.
-        centralities: Names of centralities.
-        num_clusters: Feature-label clusters.
-    """
-
-    gammas: tuple[float, ...] = (0.4, 0.45, 0.5, 0.55, 0.6)
-    num_hops: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
-    centralities: tuple[str, ...] = ("degree", "betweenness", "closeness", "pagerank", "eigenvector")
-    num_clusters: tuple[int, ...] = (50, 100, 200)
-
-    def __post_init__(self) -> None:
-        """Check that there is something to choose from."""
-        for name, values in asdict(self).items():
-            if not values:
-                msg = f"{name} must hold at least one value to try, got none."
-                raise OptionError(msg)
-
-    @classmethod
-    def of(cls, **values: Sequence[Any] | None) -> Self:
-        """Return a space with the values given; what is None or empty keeps its default."""
-        return cls(**{name: tuple(given) for name, given in values.items() if given})
-
-    def points(self, *, with_hops: bool) -> dict[str, list[Any]]:
-        """Return the values of each searched option."""
-        points: dict[str, list[Any]] = {"gamma": list(self.gammas)}
-        if with_hops:
-            points["num_hops"] = list(self.num_hops)
-        return points | {"centrality": list(self.centralities), "num_clusters": list(self.num_clusters)}
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """How the search goes.
-
-    Attributes:
-        space: What is searched.
-        num_trials: Trials in all, those of earlier calls with the same storage included; a grid ends when it is full.
-        sampler: ``tpe``, or ``grid``: every point of the space once, in random order.
-        storage: A file that keeps the trials: a journal, or a database where its name ends in ``.db`` or ``.sqlite``;
-            None: memory.
-        seed: Of the sampler.
-    """
-
-    space: SearchSpace = field(default_factory=SearchSpace)
-    num_trials: int = 50
-    sampler: Sampler = "tpe"
-    storage: Path | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the choices."""
-        if self.sampler not in get_args(Sampler):
-            msg = f"sampler must be one of {', '.join(get_args(Sampler))}, got {self.sampler!r}."
-            raise OptionError(msg)
-        if self.num_trials < 1:
-            msg = f"num_trials must be at least 1, got {self.num_trials}."
-            raise OptionError(msg)
 
 
 @dataclass(frozen=True)
@@ -157,29 +91,6 @@ def tune(
     finally:
         optuna.logging.set_verbosity(verbosity)
     return _result(study, config, reduction)
-
-
-def search_config(model: str, overrides: Mapping[str, Any], seed: int = 0) -> RunConfig:
-    """Return what a search trains: a model on a collapsed graph.
-
-    Args:
-        model: Name of the model.
-        overrides: Options as :func:`falcon_gnn.benchmark.overrides.parse_overrides` returns them; ``node_budget`` must
-            be among them.
-        seed: Of every run.
-
-    Raises:
-        OptionError: If an option is out of range or the budget is missing.
-    """
-    options = merge_options(override_options(overrides))
-    budget = options["collapse"].get("node_budget")
-    if budget is None:
-        msg = "node_budget is needed: a whole number of nodes, or a share with a decimal point, such as 0.34."
-        raise OptionError(msg)
-    config = RunConfig(
-        make_train_config("train", model, options), make_reduction("falcon", options, budget), **options["run"]
-    )
-    return config.with_seed(seed)
 
 
 def _require_reduction(graph: Graph, config: RunConfig) -> CollapseConfig:

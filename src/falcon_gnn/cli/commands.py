@@ -1,22 +1,33 @@
 """The command ``falcon-gnn``: options in, one call, tables out. It decides nothing."""
 
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from falcon_gnn.benchmark.commands import app as experiments
-from falcon_gnn.cli import options as opt
-from falcon_gnn.cli.screen import print_collapse, print_table, say_written, show_stages
+from falcon_gnn.cli.experiments import app as experiments
+from falcon_gnn.cli.fields import FieldOptions, chosen, given, takes_options
+from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
+from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
+from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError
+from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from falcon_gnn.distributed.table_source import TableSource
+    from falcon_gnn.graph import Graph
+    from falcon_gnn.pipeline.outcome import RunOutcome
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
+
+_BUDGET, _GRAPH = FieldOptions(BudgetOptions, "Budget"), FieldOptions(LoadOptions, "Graph")
 
 
 class _Commands(TyperGroup):
@@ -58,88 +69,57 @@ def _root(
 
 
 @app.command()
+@takes_options(
+    _BUDGET,
+    FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
+    _GRAPH,
+    FieldOptions(ModelConfig, "With --memory: the model"),
+    FieldOptions(TrainConfig, "With --memory: the model", only=("num_batches", "precision", "device", "num_epochs")),
+)
 def collapse(
     context: typer.Context,
-    source: opt.Source,
-    out: opt.Out,
-    node_budget: opt.NodeBudget = None,
-    memory: opt.Memory = None,
-    preset: opt.PresetOption = "paper",
-    model: opt.Model = "gcn",
-    hidden: opt.Hidden = 256,
-    layers: opt.Layers = 3,
-    hops: opt.Hops = 2,
-    batch_norm: opt.BatchNorm = False,
-    bits: opt.Bits = None,
-    concat_self: opt.ConcatSelf = False,
-    parts: opt.Parts = None,
-    batches: opt.Batches = 1,
-    device: opt.Device = "auto",
-    centrality: opt.Centrality = "eigenvector",
-    num_clusters: opt.NumClusters = 100,
-    gamma: opt.Gamma = 0.5,
-    scope: opt.ScopeOption = None,
-    selection: opt.SelectionOption = "lowest",
-    order: opt.OrderOption = "cluster",
-    merge: opt.MergeOption = "hub",
-    edge_weights: opt.EdgeWeightsOption = "none",
-    seed: opt.Seed = 0,
-    root: opt.Root = None,
-    split: opt.SplitOption = None,
-    split_index: opt.SplitIndex = None,
-    threshold: opt.Threshold = None,
-    num_nodes: opt.NumNodes = None,
-    nodes: opt.Nodes = None,
-    engine: opt.EngineOption = "local",
-    master: opt.Master = None,
+    source: Source,
+    out: Out,
+    engine: Annotated[
+        Literal["local", "spark"], typer.Option(help="Where the collapse runs: local or spark (needs Java 17).")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master, local[2] or spark://host:7077; by default Spark's own setting.")
+    ] = None,
+    **options: Any,
 ) -> None:
     """Collapse a graph to a node budget; write graph.npz, mapping.npz, report.json and report.html.
 
     With --memory the budget is the largest on which a training step of --model fits. With --engine spark the tables
     nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
-    from falcon_gnn.outputs import write_collapse
-    from falcon_gnn.pipeline import fit_collapse, recommended_collapse
-    from falcon_gnn.reduction.falcon import collapse as run_collapse
-
-    training = TrainConfig(
-        ModelConfig(
-            model, hidden_channels=hidden, num_layers=layers, batch_norm=batch_norm, num_hops=hops, bits=bits,
-            concat_self=concat_self, num_parts=parts,
-        ),
-        num_batches=batches, seed=seed, device=device,
-    )  # fmt: skip
-    if engine == "spark" and memory is not None:
-        msg = f"--memory is not known to --engine spark, got {memory!r}. Use --node-budget, or --engine local."
+    values = options["options"]
+    budget, was_given = make_budget(values), given(context, values)
+    if engine == "spark" and budget.memory is not None:
+        msg = f"memory is not known to --engine spark, got {budget.memory!r}. Use --node-budget, or --engine local."
         raise OptionError(msg)
-    budget, given = opt.parse_budget(node_budget, memory), opt.given_options(context, opt.COLLAPSE_OPTIONS)
-    if preset == "paper":
-        config = CollapseConfig(budget, **given)
-    else:
-        config = recommended_collapse(training, budget, **given)
-        if engine == "spark" and "merge" not in given and config.merge == "mean":
-            msg = (
-                f"--preset recommended averages groups for --model {model}, which --engine spark does not. Add --merge "
-                "hub, or --model sign for what is recommended where hops come from the original graph."
-            )
-            raise OptionError(msg)
-    load = partial(opt.load_source, source, root, split, split_index, threshold, num_nodes, nodes, seed)
-    if engine == "spark":
-        from falcon_gnn.distributed.table_source import TableSource
-
-        told = {"root": root, "split": split, "split_index": split_index, "threshold": threshold}
-        _collapse_on_spark(TableSource(source, nodes, load, {**told, "num_nodes": num_nodes}), config, out, master)
-        return
-    if master is not None:
+    if engine != "spark" and master is not None:
         msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
         raise OptionError(msg)
+    training = make_training(values)
+    amount = budget.required()
+    config = RunConfig.of(training, amount, was_given, budget.preset).reduction
+    assert isinstance(config, CollapseConfig)
+    load = partial(load_source, source, values)
+    if engine == "spark":
+        _collapse_on_spark(source, load, values, config, out, master)
+        return
+    from falcon_gnn.pipeline.outputs import write_collapse
+    from falcon_gnn.pipeline.training_graph import fit_collapse
+    from falcon_gnn.reduction.falcon import collapse as run_collapse
+
     with show_stages() as on_stage:
         on_stage("loading")
         graph = load()
-        if memory is None:
+        if budget.memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
         else:
-            fit = fit_collapse(graph, config, training, memory, on_stage=on_stage)
+            fit = fit_collapse(graph, config, training, budget.memory, on_stage=on_stage)
             typer.echo(fit.plan.describe())
             if fit.result is None:
                 typer.echo("Nothing was written.")
@@ -152,158 +132,80 @@ def collapse(
 
 
 @app.command()
+@takes_options(
+    _BUDGET,
+    FieldOptions(ModelConfig, "Model"),
+    FieldOptions(TrainConfig, "Training", without=("model", "measure_memory")),
+    FieldOptions(RunConfig, "Run", without=("training", "reduction", "scope"), negatable=("correct_and_smooth",)),
+    FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
+    FieldOptions(DeviceOptions, "Training"),
+    _GRAPH,
+)
 def train(
     context: typer.Context,
-    source: opt.Source,
-    out: opt.Out,
-    model: opt.Model = "qsign",
-    node_budget: opt.NodeBudget = None,
-    memory: opt.Memory = None,
-    preset: opt.PresetOption = "paper",
-    centrality: opt.Centrality = "eigenvector",
-    num_clusters: opt.NumClusters = 100,
-    gamma: opt.Gamma = 0.5,
-    scope: opt.ScopeOption = None,
-    selection: opt.SelectionOption = "lowest",
-    order: opt.OrderOption = "cluster",
-    merge: opt.MergeOption = "hub",
-    edge_weights: opt.EdgeWeightsOption = "none",
-    hops_from: opt.HopsFromOption = "reduced",
-    correct_and_smooth: opt.CorrectAndSmooth = False,
-    hidden: opt.Hidden = 256,
-    layers: opt.Layers = 3,
-    dropout: opt.Dropout = 0.5,
-    batch_norm: opt.BatchNorm = False,
-    hops: opt.Hops = 2,
-    bits: opt.Bits = None,
-    concat_self: opt.ConcatSelf = False,
-    parts: opt.Parts = None,
-    batches: opt.Batches = 1,
-    epochs: opt.Epochs = 200,
-    patience: opt.Patience = 50,
-    eval_every: opt.EvalEvery = 1,
-    learning_rate: opt.LearningRate = 0.001,
-    weight_decay: opt.WeightDecay = 0.0,
-    precision: opt.PrecisionOption = "float32",
-    metric: opt.Metric = "accuracy",
-    device: opt.Device = "auto",
-    deterministic: opt.Deterministic = False,
-    devices: opt.Devices = 1,
-    seed: opt.Seed = 0,
-    resume: opt.Resume = False,
-    log_dir: opt.LogDir = None,
-    root: opt.Root = None,
-    split: opt.SplitOption = None,
-    split_index: opt.SplitIndex = None,
-    threshold: opt.Threshold = None,
-    num_nodes: opt.NumNodes = None,
-    nodes: opt.Nodes = None,
+    source: Source,
+    out: Out,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    log_dir: Annotated[Path | None, typer.Option(help="Folder for TensorBoard curves.")] = None,
+    **options: Any,
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
-    from falcon_gnn.pipeline import RunConfig, run
-    from falcon_gnn.reporting.terminal import correction_line, runs_table
-
-    training = TrainConfig(
-        model=ModelConfig(
-            model=model, hidden_channels=hidden, num_layers=layers, dropout=dropout, batch_norm=batch_norm,
-            num_hops=hops, bits=bits, concat_self=concat_self, num_parts=parts,
-        ),
-        learning_rate=learning_rate, weight_decay=weight_decay, num_epochs=epochs, num_batches=batches,
-        patience=patience, eval_every=eval_every, seed=seed, precision=precision, deterministic=deterministic,
-        validation_metric=metric, device=device, measure_memory=True,
-    )  # fmt: skip
-    given = opt.given_options(context, opt.COLLAPSE_OPTIONS)
-    if node_budget is None and memory is None:
-        opt.refuse_without_budget(context)
-        config = RunConfig(training, scope=scope, correct_and_smooth=correct_and_smooth)
-    elif preset == "recommended":
-        told = opt.given_options(context, ("hops_from", "correct_and_smooth"))
-        config = RunConfig.recommended(training, opt.parse_budget(node_budget, memory), **told, **given)
-    else:
-        reduction = CollapseConfig(opt.parse_budget(node_budget, memory), **given)
-        config = RunConfig(training, reduction, scope=scope, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
-    train_with = None
-    if devices > 1:
-        from falcon_gnn.distributed.data_parallel import train_on_devices
-
-        train_with = partial(train_on_devices, num_devices=devices)
-    with show_stages() as on_stage:
-        on_stage("loading")
-        graph = opt.load_source(source, root, split, split_index, threshold, num_nodes, nodes, seed)
-        outcome = run(
-            graph,
-            config,
-            name=source,
-            memory=memory,
-            out=out,
-            resume=resume,
-            on_stage=on_stage,
-            log_dir=log_dir,
-            train_with=train_with,
-        )
-    if outcome.reduction is not None:
-        print_collapse(outcome.reduction.report)
-    elif memory is not None:
-        num_batches = outcome.record["config"]["training"]["num_batches"]
-        typer.echo(f"All nodes fit {memory} in {num_batches} batch{'es' if num_batches > 1 else ''}; none was removed.")
-    print_table(runs_table({model: outcome.record}))
-    if config.correct_and_smooth:
-        typer.echo(correction_line(outcome.record["correction"]))
-    say_written(out, has_plots=(out / "learning_curve.png").exists())
+    values = options["options"]
+    budget = make_budget(values)
+    config = RunConfig.of(make_training(values), budget.nodes, given(context, values), budget.preset)
+    devices = chosen(DeviceOptions, values)
+    job = _TrainJob(source, out, values, config, budget.memory, resume, log_dir, devices)
+    if devices.devices > 1 and not is_launched():
+        job.launch()
+        return
+    outcome = job.run_in_team() if is_launched() else job.run()
+    if outcome is not None:
+        job.show(outcome)
 
 
 @app.command()
+@takes_options(FieldOptions(LoadOptions, "Graph", only=("root", "num_nodes", "nodes")))
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `falcon-gnn train` wrote.")],
-    source: opt.Source,
+    source: Source,
     out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, .parquet or .csv.")],
-    root: opt.Root = None,
-    num_nodes: opt.NumNodes = None,
-    nodes: opt.Nodes = None,
+    **options: Any,
 ) -> None:
     """Label the nodes of a graph with a trained model."""
-    from falcon_gnn.outputs import predict_to_file
+    from falcon_gnn.pipeline.outputs import predict_to_file
 
     with show_stages() as on_stage:
         on_stage("loading")
-        graph = opt.load_source(source, root=root, num_nodes=num_nodes, nodes=nodes)
+        graph = load_source(source, options["options"])
         on_stage("prediction")
         count = predict_to_file(run, graph, out)
     typer.echo(f"{count:,} nodes labelled in {out}")
 
 
 @app.command()
+@takes_options(
+    FieldOptions(ModelConfig, "Model", without=("model", "bits", "concat_self")),
+    FieldOptions(TrainConfig, "Training", only=("num_batches", "num_epochs", "precision", "seed", "device")),
+    FieldOptions(RunConfig, "Graph", only=("scope",)),
+    FieldOptions(LoadOptions, "Graph"),
+)
 def plan(
-    source: opt.Source,
+    source: Source,
     memory: Annotated[str, typer.Option(help="Bytes a training step may take, such as 2GiB, 900MB or 80%.")],
-    hidden: opt.Hidden = 256,
-    layers: opt.Layers = 3,
-    dropout: opt.Dropout = 0.5,
-    batch_norm: opt.BatchNorm = False,
-    hops: opt.Hops = 2,
-    batches: opt.Batches = 1,
-    device: opt.Device = "auto",
-    scope: opt.ScopeOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for a plot of peak over budget.")] = None,
-    root: opt.Root = None,
-    split: opt.SplitOption = None,
-    split_index: opt.SplitIndex = None,
-    threshold: opt.Threshold = None,
-    num_nodes: opt.NumNodes = None,
-    nodes: opt.Nodes = None,
+    **options: Any,
 ) -> None:
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
-    from falcon_gnn.outputs import write_peak_curves
+    from falcon_gnn.pipeline.outputs import write_peak_curves
     from falcon_gnn.planning import plan_models, standard_configs
     from falcon_gnn.reporting.terminal import plans_table
 
-    model = ModelConfig(
-        hidden_channels=hidden, num_layers=layers, dropout=dropout, batch_norm=batch_norm, num_hops=hops
-    )
-    configs = standard_configs(TrainConfig(model, num_batches=1, device=device), batches)
+    values = options["options"]
+    training = make_training({**values, "num_batches": 1})
+    configs, scope = standard_configs(training, values["num_batches"]), values["scope"]
     with show_stages() as on_stage:
         on_stage("loading")
-        graph = opt.load_source(source, root, split, split_index, threshold, num_nodes, nodes)
+        graph = load_source(source, values)
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope)
         if out is not None:
@@ -322,13 +224,12 @@ def plan(
 @app.command()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
-    from falcon_gnn.demo import run_demo
-    from falcon_gnn.reporting.terminal import runs_table
+    from falcon_gnn.pipeline.demo import run_demo
 
     with show_stages() as on_stage:
         shown = run_demo(out, on_stage)
     print_collapse(shown.report)
-    print_table(runs_table(shown.records))
+    print_table(runs_table(shown.outcomes))
     say_written(out, shown.has_page)
 
 
@@ -345,22 +246,98 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _collapse_on_spark(source: "TableSource", config: CollapseConfig, out: Path, master: str | None) -> None:
-    from falcon_gnn.distributed.spark import check_options
-    from falcon_gnn.distributed.spark import collapse as run_on_spark
-    from falcon_gnn.distributed.spark_frames import open_session
+def _collapse_on_spark(
+    source: str, load: Callable[[], "Graph"], values: Mapping[str, Any], config: CollapseConfig, out: Path,
+    master: str | None,
+) -> None:  # fmt: skip
     from falcon_gnn.reporting.terminal import spark_table
+    from falcon_gnn.spark.engine import check_options
+    from falcon_gnn.spark.engine import collapse as run_on_spark
+    from falcon_gnn.spark.frames import open_session
+    from falcon_gnn.spark.table_source import TableSource
 
+    told = {name: values[name] for name in ("root", "split", "split_index", "threshold", "num_nodes")}
+    tables_of = TableSource(source, values["nodes"], load, told)
     check_options(config)
-    source.check()
+    tables_of.check()
     with show_stages() as on_stage:
         on_stage("starting Spark")
         spark = open_session(master)
         on_stage("loading")
-        tables = source.open(spark)
+        tables = tables_of.open(spark)
         on_stage("collapsing on Spark")
         result = run_on_spark(*tables, config, spark=spark)
         on_stage("writing files")
         result.save(out.absolute().as_uri())
     print_table(spark_table(result.report))
     typer.echo(f"Written to {out}/: assignment.parquet, edges.parquet, nodes.parquet, report.json")
+
+
+@dataclass(frozen=True)
+class _TrainJob:
+    """What ``train`` was asked to do, and the three ways to do it."""
+
+    source: str
+    out: Path
+    values: Mapping[str, Any]
+    config: RunConfig
+    memory: str | None
+    resume: bool
+    log_dir: Path | None
+    devices: DeviceOptions
+
+    def run(self) -> "RunOutcome":
+        """Train in this process."""
+        from falcon_gnn.pipeline.run import run
+
+        with show_stages() as on_stage:
+            on_stage("loading")
+            return run(load_source(self.source, self.values), self.config, on_stage=on_stage, **self._told())
+
+    def run_in_team(self) -> "RunOutcome | None":
+        """Do this process's part of what a launcher started."""
+        from falcon_gnn.devices.jobs import run_on_team
+        from falcon_gnn.devices.place import read_place
+        from falcon_gnn.devices.team import fit_config, join_team
+
+        place, synchronize = read_place(), self.devices.synchronize_batch_norm
+        fit_config(self.config.training, place.num_devices)
+        with join_team(place, device=self.config.training.device, synchronize_batch_norm=synchronize) as team:
+            return run_on_team(load_source(self.source, self.values), self.config, team, **self._told())
+
+    def launch(self) -> None:
+        """Start one process per device, each with this command."""
+        from falcon_gnn.devices.launch import launch
+        from falcon_gnn.devices.team import fit_config
+        from falcon_gnn.pipeline.run import CHECKPOINT_FILE
+
+        fit_config(self.config.training, self.devices.devices)
+        launch(
+            _run_command,
+            sys.argv[1:],
+            num_devices=self.devices.devices,
+            checkpoint=self.out / CHECKPOINT_FILE,
+        )
+
+    def show(self, outcome: "RunOutcome") -> None:
+        """Print what came out."""
+        if outcome.reduction is not None:
+            print_collapse(outcome.reduction.report)
+        elif outcome.plan is not None:
+            num_batches = outcome.config.training.num_batches
+            batches = f"{num_batches} batch{'es' if num_batches > 1 else ''}"
+            typer.echo(f"All nodes fit {self.memory} in {batches}; none was removed.")
+        print_table(runs_table({self.config.training.model.model: outcome}))
+        if self.config.correct_and_smooth:
+            typer.echo(correction_line(outcome.correction))
+        say_written(self.out, has_plots=(self.out / "learning_curve.png").exists())
+
+    def _told(self) -> dict[str, Any]:
+        return {
+            "name": self.source, "memory": self.memory, "out": self.out, "resume": self.resume, "log_dir": self.log_dir
+        }  # fmt: skip
+
+
+def _run_command(words: list[str]) -> None:
+    """Be the command with these words, in a process that a launcher started."""
+    app(words, standalone_mode=False)

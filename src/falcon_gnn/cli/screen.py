@@ -1,6 +1,6 @@
 """What the commands show: the stage now running, tables, and where the files are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from falcon_gnn.pipeline.outcome import Correction, RunOutcome
     from falcon_gnn.reduction.report import CollapseReport
 
 
@@ -60,3 +63,45 @@ def say_written(folder: Path, has_plots: bool) -> None:
     typer.echo(f"Written to {folder}/: {', '.join(sorted(path.name for path in folder.iterdir() if path.is_file()))}")
     if not has_plots:
         typer.echo("Plots and report.html need the extra report: pip install 'falcon-gnn[report]'")
+
+
+def runs_table(outcomes: "Mapping[str, RunOutcome]") -> "Table":
+    """Return runs side by side: what each trained on, its scores on the original graph, memory and time.
+
+    Args:
+        outcomes: The runs, by the name to show.
+    """
+    from falcon_gnn.reporting.formats import NOTHING
+    from falcon_gnn.reporting.terminal import make_table, percent
+
+    is_scored = any(outcome.scores.test is not None for outcome in outcomes.values())
+    title = "Trained, and scored on the original graph" if is_scored else "Trained; no test node to score on"
+    columns = ["run", "trained on", "test accuracy", "micro-F1", "peak memory", "epoch time", "epochs"]
+    table = make_table(title, columns)
+    for name, outcome in outcomes.items():
+        test, result, memory = outcome.scores.test, outcome.result, outcome.memory
+        table.add_row(
+            name,
+            f"{outcome.trained_on.num_nodes:,} nodes",
+            percent(None if test is None else test.accuracy),
+            percent(None if test is None else test.micro_f1),
+            NOTHING if memory is None else f"{memory.total_mib:,.1f} MiB",
+            f"{1000 * result.epoch_seconds[1]:.1f} ms",
+            f"{len(result.epochs):,} (best {result.best_epoch:,})",
+        )
+    return table
+
+
+def correction_line(correction: "Correction | None") -> str:
+    """Return what the labels of the training nodes did for the predictions."""
+    from falcon_gnn.reporting.terminal import percent
+
+    if correction is None:
+        return "Not corrected: that takes classes or multi-label, labelled training nodes and validation nodes."
+    if correction.correct == correction.smooth == 0:
+        return "No correction by the training labels helped on held-out nodes."
+    tests = {"model": correction.model_alone.test, "labels": correction.labels_alone}
+    alone = [f"the {name} alone {percent(test.accuracy)}" for name, test in tests.items() if test is not None]
+    steps = f"correct {correction.correct}, smooth {correction.smooth}"
+    tail = f"; accuracy of {', of '.join(alone)}" if alone else ""
+    return f"Corrected by the training labels ({steps}){tail}."

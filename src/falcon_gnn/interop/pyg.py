@@ -19,7 +19,9 @@ from falcon_gnn.interop.tensors import (
     to_scipy,
     to_tensor,
 )
-from falcon_gnn.reduction import CollapseConfig, CollapseResult, collapse
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reduction.result import CollapseResult
 
 try:
     import torch

@@ -11,6 +11,23 @@ Selection = Literal["lowest", "stratified", "random"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
 
 
+def parse_budget(text: str) -> int | float:
+    """Return a node budget as people write it: with a decimal point a share, else a number of nodes.
+
+    Raises:
+        BudgetError: If it is neither.
+
+    Example:
+        >>> parse_budget("500"), parse_budget("0.3")
+        (500, 0.3)
+    """
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        msg = f"node_budget must be a whole number of nodes or a share with a decimal point (0.34), got {text!r}."
+        raise BudgetError(msg) from None
+
+
 def resolve_budget(node_budget: int | float, num_nodes: int) -> int:
     """Return Ψ as a number of nodes.
 

@@ -2,21 +2,21 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, get_args
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, OptionError
+from falcon_gnn.errors import FalconWarning
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.config import CoarsenConfig, with_options
 from falcon_gnn.reduction.contraction import merge_edges
 from falcon_gnn.reduction.falcon import StageClock, make_report, spread_to_input
-from falcon_gnn.reduction.levels import Coarsening, CoarsenMethod, coarsen_components, component_budgets
+from falcon_gnn.reduction.levels import Coarsening, coarsen_components, component_budgets
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import ScopedGraph, encode_scope, resolve_scope
 from falcon_gnn.reduction.spectrum import SpectralError, sort_components
@@ -47,7 +47,11 @@ class CoarsenResult(CollapseResult):
 
 
 def coarsen(
-    graph: Graph, node_budget: int | float, *, on_stage: Callable[[str], None] | None = None, **options: Any
+    graph: Graph,
+    config: CoarsenConfig | None = None,
+    *,
+    on_stage: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> CoarsenResult:
     """Return the graph coarsened to a node budget: groups of nodes become one node each.
 
@@ -58,9 +62,9 @@ def coarsen(
 
     Args:
         graph: N_all nodes.
-        node_budget: An int (nodes to keep) or a float in (0, 1] (their share of the nodes in scope).
+        config: The options; or give them as keywords, which override those of ``config``.
         on_stage: Called with the name of each stage as it begins.
-        options: Fields of :class:`CoarsenConfig`: ``method``, ``scope``, ``seed``, ``task``, ``num_classes``.
+        options: Fields of :class:`CoarsenConfig`.
 
     Returns:
         The reduced graph, the map both ways, the report and the spectral error.
@@ -75,11 +79,12 @@ def coarsen(
     Example:
         >>> import numpy as np
         >>> path = Graph.from_edges(np.array([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5)
-        >>> result = coarsen(path, 2, method="heavy_edge")
+        >>> result = coarsen(path, node_budget=2, method="heavy_edge")
         >>> result.graph.num_nodes, result.graph.edge_weight.tolist()
         (2, [1.0, 1.0])
     """
-    config, pooling = _checked_options(node_budget, options)
+    config = with_options(CoarsenConfig, config, options, "coarsen")
+    pooling = config.pooling
     clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
@@ -120,24 +125,6 @@ def coarsen(
         num_levels=coarsening.num_levels,
         spectral_error=coarsening.error,
     )
-
-
-def _checked_options(node_budget: int | float, options: dict[str, Any]) -> tuple[CoarsenConfig, CollapseConfig]:
-    """Return the options, and in the terms of a collapse how a group is pooled."""
-    known = {field.name for field in fields(CoarsenConfig)} - {"node_budget"}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        msg = f"coarsen() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
-        raise OptionError(msg)
-    config = CoarsenConfig(node_budget, **options)
-    if config.method not in get_args(CoarsenMethod):
-        msg = f"method must be one of {', '.join(get_args(CoarsenMethod))}, got {config.method!r}."
-        raise OptionError(msg)
-    pooling = CollapseConfig(
-        node_budget, centrality="degree", num_clusters=1, scope=config.scope, merge="mean", edge_weights="sum",
-        seed=config.seed, task=config.task, num_classes=config.num_classes,
-    )  # fmt: skip
-    return config, pooling
 
 
 def _warn_unreachable(budget: int, num_components: int) -> None:

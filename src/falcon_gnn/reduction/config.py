@@ -1,7 +1,8 @@
 """The options of a collapse, checked as far as they can be without a graph."""
 
-from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 
 Scope = Literal["train", "full"]
 Merge = Literal["hub", "mean", "drop"]
+CoarsenMethod = Literal["variation_neighborhoods", "heavy_edge"]
+
+
+Config = TypeVar("Config", "CollapseConfig", "CoarsenConfig")
 
 
 @dataclass(frozen=True)
@@ -20,22 +25,25 @@ class CollapseConfig:
     """The options of a collapse; the defaults are the paper's.
 
     Attributes:
-        node_budget: Ψ: an int (nodes to keep) or a float in (0, 1] (their share of the nodes in scope).
-        centrality: ζ: ``degree betweenness closeness pagerank eigenvector random`` or DC BC CC PR EC.
-        num_clusters: η, feature-label clusters; 1 is the pure centrality collapse.
-        gamma: γ in [0, 1], weight of features against labels in the clustering.
-        scope: ``"train"`` collapses the subgraph of the training nodes, ``"full"`` the whole graph with labels outside
-            the training mask hidden; None: train if there is a training mask, else full with all labels visible.
-        selection: ``"lowest"`` (the paper), ``"stratified"`` or ``"random"``: which nodes of a cluster survive.
-        order: ``"cluster"`` (Alg. 1) or ``"global"``: the order of the merges.
-        merge: ``"hub"`` (the paper): a survivor keeps its own features and labels; ``"mean"``: those of its group;
-            ``"drop"``: no merging, the induced subgraph of the survivors.
-        edge_weights: ``"none"`` (the paper), ``"count"`` or ``"sum"``: weights of the reduced graph's edges.
+        node_budget: Nodes to keep (Ψ): a whole number, or with a decimal point their share of the nodes in scope, above
+            0 and at most 1.0.
+        centrality: What ranks the nodes (ζ): ``degree``, ``betweenness``, ``closeness``, ``pagerank``, ``eigenvector``
+            or ``random``; or DC, BC, CC, PR, EC.
+        num_clusters: Feature-label clusters (η); 1 is the pure centrality collapse.
+        gamma: Weight of features against labels in the clusters (γ), from 0 to 1.
+        scope: What is collapsed: ``train``, the subgraph of the training nodes, or ``full``, the whole graph with the
+            labels outside the training mask hidden. By default train if there is a training mask, else full with all
+            labels visible.
+        selection: Which nodes of a cluster survive: all but the ``lowest`` (the paper), ``stratified`` or ``random``.
+        order: Order of the merges: ``cluster`` by cluster (Alg. 1) or ``global``.
+        merge: What a survivor carries: its own features and labels (``hub``, the paper), the ``mean`` of its group, or
+            ``drop``: its own, and nothing is merged. The last gives the induced subgraph of the survivors.
+        edge_weights: Weights of the reduced graph's edges: ``none`` (the paper), ``count`` or ``sum``.
         seed: Draws ties, clusters and samples.
-        task: What the labels are: ``"classes"``, ``"multilabel"``, ``"regression"`` or None (told from ``y``).
-        num_classes: L for classes; None: largest visible class + 1.
-        num_samples: Sources of betweenness; None for exact.
-        closeness_samples: Sources of closeness; None for exact.
+        task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
+        num_classes: Number of classes (L); by default the largest visible class + 1.
+        num_samples: Sources of betweenness; none for exact.
+        closeness_samples: Sources of closeness; exact by default.
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -100,14 +108,57 @@ class CoarsenConfig:
         seed: Draws what the method draws.
         task: As in :class:`CollapseConfig`.
         num_classes: As in :class:`CollapseConfig`.
+
+    Raises:
+        OptionError: If an option is unknown or out of range.
     """
 
     node_budget: int | float
-    method: str = "variation_neighborhoods"
+    method: CoarsenMethod = "variation_neighborhoods"
     scope: Scope | None = None
     seed: int = 0
     task: Task | None = None
     num_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every option that can be checked without a graph."""
+        _check_choice("method", self.method, get_args(CoarsenMethod))
+        self.pooling  # noqa: B018
+
+    @property
+    def pooling(self) -> CollapseConfig:
+        """How attributes and edges of a group are pooled, in the terms of a collapse."""
+        return CollapseConfig(
+            self.node_budget, centrality="degree", num_clusters=1, scope=self.scope, merge="mean", edge_weights="sum",
+            seed=self.seed, task=self.task, num_classes=self.num_classes,
+        )  # fmt: skip
+
+
+def with_options(kind: type[Config], config: Config | None, options: Mapping[str, Any], door: str) -> Config:
+    """Return a configuration with keyword options applied.
+
+    Args:
+        kind: What it is.
+        config: One to start from, or None.
+        options: Fields of it.
+        door: The function that was called, for the messages.
+
+    Raises:
+        OptionError: If an option is unknown or out of range.
+        BudgetError: If there is no node budget.
+    """
+    known = {entry.name for entry in fields(kind)}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        msg = f"{door}() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
+        raise OptionError(msg)
+    if config is None and "node_budget" not in options:
+        msg = "node_budget is needed: an int (nodes to keep) or a float in (0, 1] (their share)."
+        raise BudgetError(msg)
+    if config is not None and not isinstance(config, kind):
+        msg = f"{door}() takes a {kind.__name__}, got {type(config).__name__}. Or give the options as keywords."
+        raise OptionError(msg)
+    return kind(**options) if config is None else replace(config, **options)
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

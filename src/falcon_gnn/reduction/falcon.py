@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
+from falcon_gnn.errors import BudgetError, FalconWarning
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels
 from falcon_gnn.reduction import report as reports
@@ -18,7 +18,7 @@ from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arra
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
 from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_nodes, round_scores
 from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
-from falcon_gnn.reduction.config import CollapseConfig, Merge
+from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import (
@@ -150,15 +150,7 @@ def _resolve_options(
     if isinstance(centrality, str):
         options = {**options, "centrality": centrality}
         centrality = None
-    known = set(CollapseConfig.__dataclass_fields__)
-    unknown = sorted(set(options) - known)
-    if unknown:
-        msg = f"collapse() takes the options {', '.join(sorted(known))}, got {', '.join(unknown)}."
-        raise OptionError(msg)
-    if config is None and "node_budget" not in options:
-        msg = "node_budget is needed: an int (nodes to keep) or a float in (0, 1] (their share)."
-        raise BudgetError(msg)
-    return (CollapseConfig(**options) if config is None else replace(config, **options)), centrality
+    return with_options(CollapseConfig, config, options, "collapse"), centrality
 
 
 def _shown_options(config: CollapseConfig, has_own_scores: bool, own_clusters: IdArray | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from falcon_gnn.reduction.spectrum import (
     smooth_vectors,
 )
 
-CoarsenMethod = Literal["variation_neighborhoods", "heavy_edge"]
 BoolArray = NDArray[np.bool_]
 _BLOCKS = 8
 _STALLED_SHARE = 0.1

@@ -29,8 +29,8 @@ class ScopedGraph:
     visible: BoolArray | None
 
 
-def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
-    """Return the nodes and edges that take part; None: the training nodes if there are any marked, else all.
+def choose_scope(graph: Graph, scope: Scope | None) -> Scope:
+    """Return which part of a graph takes part; None: the training nodes if there are any marked, else all.
 
     Raises:
         OptionError: If the scope is ``"train"`` and the graph has no training mask.
@@ -38,11 +38,34 @@ def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
     if scope == "train" and graph.train_mask is None:
         msg = "scope='train' needs a graph with a train_mask. Set one, or use scope='full'."
         raise OptionError(msg)
-    if scope == "full" or graph.train_mask is None:
+    return "full" if scope == "full" or graph.train_mask is None else "train"
+
+
+def part_in_scope(graph: Graph, scope: Scope | None) -> tuple[Graph, IdArray]:
+    """Return the part of a graph that takes part as a graph, and which input nodes these are, ascending.
+
+    Raises:
+        OptionError: As :func:`choose_scope`.
+    """
+    if choose_scope(graph, scope) == "full":
+        return graph, np.arange(graph.num_nodes)
+    assert graph.train_mask is not None
+    ids = np.flatnonzero(graph.train_mask)
+    return graph.subgraph(ids), ids
+
+
+def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
+    """Return the nodes and edges that take part in a collapse.
+
+    Raises:
+        OptionError: As :func:`choose_scope`.
+    """
+    if choose_scope(graph, scope) == "full":
         ids = np.arange(graph.num_nodes)
         return ScopedGraph("full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask)
     from falcon_gnn._kernels.contraction import induce_rows
 
+    assert graph.train_mask is not None
     ids = np.flatnonzero(graph.train_mask)
     new_ids = np.full(graph.num_nodes, -1, graph.indices.dtype)
     new_ids[ids] = np.arange(len(ids))

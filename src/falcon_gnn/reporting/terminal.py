@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.reduction.report import CollapseReport
+from falcon_gnn.reporting.formats import NOTHING
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,7 @@ _SHORT_KINDS = {
 
 def collapse_table(report: CollapseReport) -> "Table":
     """Return sizes before and after, label error, and what the collapse cost."""
-    table = _table("Collapse", ["", "before", "after"])
+    table = make_table("Collapse", ["", "before", "after"])
     before, after = report.before, report.after
     for name, first, second in (
         ("nodes", before.num_nodes, after.num_nodes),
@@ -44,7 +45,7 @@ def collapse_table(report: CollapseReport) -> "Table":
 
 def spark_table(report: Mapping[str, Any]) -> "Table":
     """Return what a collapse on Spark did; ``report`` as in ``SparkCollapseResult.report``."""
-    table = _table("Collapse on Spark", ["", "before", "after"])
+    table = make_table("Collapse on Spark", ["", "before", "after"])
     for name in ("nodes", "edges"):
         table.add_row(name, *(f"{report[side][f'num_{name}']:,}" for side in ("before", "after")))
     table.add_row("nodes dropped", "", f"{report['num_dropped']:,}")
@@ -61,43 +62,6 @@ def spark_table(report: Mapping[str, Any]) -> "Table":
     return table
 
 
-def runs_table(records: Mapping[str, Mapping[str, Any]]) -> "Table":
-    """Return runs side by side: what each trained on, its scores on the original graph, memory and time.
-
-    Args:
-        records: Records as :func:`falcon_gnn.pipeline.run` makes them, by the name to show.
-    """
-    columns = ["run", "trained on", "test accuracy", "micro-F1", "peak memory", "epoch time", "epochs"]
-    is_scored = any(record["scores"]["test"] for record in records.values())
-    title = "Trained, and scored on the original graph" if is_scored else "Trained; no test node to score on"
-    table = _table(title, columns)
-    for name, record in records.items():
-        test = record["scores"]["test"] or {}
-        table.add_row(
-            name,
-            f"{record['trained_on']['num_nodes']:,} nodes",
-            _percent(test.get("accuracy")),
-            _percent(test.get("micro_f1")),
-            _mebibytes(record["memory"]),
-            f"{1000 * record['training']['epoch_seconds_quartiles'][1]:.1f} ms",
-            f"{record['training']['num_epochs']:,} (best {record['training']['best_epoch']:,})",
-        )
-    return table
-
-
-def correction_line(correction: Mapping[str, Any] | None) -> str:
-    """Return what the labels of the training nodes did for the predictions; ``correction`` as in a run's record."""
-    if correction is None:
-        return "Not corrected: that takes classes or multi-label, labelled training nodes and validation nodes."
-    if correction["correct"] == correction["smooth"] == 0:
-        return "No correction by the training labels helped on held-out nodes."
-    accuracies = {"model": correction["model_alone"]["test"], "labels": correction["labels_alone"]}
-    alone = [f"the {name} alone {_percent(test['accuracy'])}" for name, test in accuracies.items() if test]
-    steps = f"correct {correction['correct']}, smooth {correction['smooth']}"
-    tail = f"; accuracy of {', of '.join(alone)}" if alone else ""
-    return f"Corrected by the training labels ({steps}){tail}."
-
-
 def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     """Return what fits a memory budget per model, with the predicted peak by what it is for.
 
@@ -108,7 +72,7 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     columns = ["model", "bits", "nodes", "batches", "peak", *_SHORT_KINDS]
     totals = [plan.num_nodes for plan in plans.values() if not isinstance(plan, Exception)]
     nodes = f"{totals[0]:,} nodes" if totals else "the nodes"
-    table = _table(f"The most of {nodes} that fit {memory}; predicted peak in MiB", columns)
+    table = make_table(f"The most of {nodes} that fit {memory}; predicted peak in MiB", columns)
     # Eleven columns on a terminal of 80 characters.
     table.padding = (0, 0)
     for name, plan in plans.items():
@@ -123,7 +87,8 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     return table
 
 
-def _table(title: str, columns: Sequence[str]) -> "Table":
+def make_table(title: str, columns: Sequence[str]) -> "Table":
+    """Return an empty table whose first column stands left, the others right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold")
@@ -132,14 +97,11 @@ def _table(title: str, columns: Sequence[str]) -> "Table":
     return table
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.2%}"
+def percent(share: float | None) -> str:
+    """Return a share in per cent."""
+    return NOTHING if share is None else f"{share:.2%}"
 
 
 def _short_mebibytes(num_bytes: int) -> str:
     size = num_bytes / _MIB
     return f"{size:,.1f}" if size < _LARGE_MIB else f"{size:,.0f}"
-
-
-def _mebibytes(memory: Mapping[str, Any] | None) -> str:
-    return "–" if memory is None else f"{memory['total'] / _MIB:,.1f} MiB"

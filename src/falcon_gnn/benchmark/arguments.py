@@ -1,0 +1,111 @@
+"""What a benchmark and a search can be told; light, since the command describes its options by them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from falcon_gnn.benchmark.overrides import Choice
+from falcon_gnn.errors import OptionError
+
+DATA_VARIABLE = "FALCON_DATA"
+Sampler = Literal["tpe", "grid"]
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """How a benchmark is run.
+
+    Attributes:
+        data: Folder of the graph files; None: the environment's ``FALCON_DATA``, else ``data``.
+        overrides: Values that win over the file's; as :func:`parse_overrides` returns them.
+        only: Labels of the runs to do; as :func:`parse_choice` returns them.
+        max_runs: Runs to do at most; None: all.
+        num_workers: Processes at the same time, of one thread each; 1: this process, with its threads.
+    """
+
+    data: Path | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    only: Choice = field(default_factory=dict)
+    max_runs: int | None = None
+    num_workers: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the counts."""
+        if self.num_workers < 1:
+            msg = f"num_workers must be at least 1, got {self.num_workers}."
+            raise OptionError(msg)
+        if self.max_runs is not None and self.max_runs < 0:
+            msg = f"max_runs must be at least 0 or None, got {self.max_runs}."
+            raise OptionError(msg)
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder of the graph files."""
+        return Path(os.environ.get(DATA_VARIABLE, "data")) if self.data is None else self.data
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What is searched; the ranges of γ and of the hops are the paper's.
+
+    Attributes:
+        gammas: Values of γ for the grid; TPE draws from their whole range.
+        num_hops: Hops of the SIGN models; other models keep the configuration's.
+        centralities: Names of centralities.
+        num_clusters: Feature-label clusters.
+    """
+
+    gammas: tuple[float, ...] = (0.4, 0.45, 0.5, 0.55, 0.6)
+    num_hops: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    centralities: tuple[str, ...] = ("degree", "betweenness", "closeness", "pagerank", "eigenvector")
+    num_clusters: tuple[int, ...] = (50, 100, 200)
+
+    def __post_init__(self) -> None:
+        """Check that there is something to choose from."""
+        for name, values in asdict(self).items():
+            if not values:
+                msg = f"{name} must hold at least one value to try, got none."
+                raise OptionError(msg)
+
+    @classmethod
+    def of(cls, **values: Sequence[Any] | None) -> Self:
+        """Return a space with the values given; what is None or empty keeps its default."""
+        return cls(**{name: tuple(given) for name, given in values.items() if given})
+
+    def points(self, *, with_hops: bool) -> dict[str, list[Any]]:
+        """Return the values of each searched option."""
+        points: dict[str, list[Any]] = {"gamma": list(self.gammas)}
+        if with_hops:
+            points["num_hops"] = list(self.num_hops)
+        return points | {"centrality": list(self.centralities), "num_clusters": list(self.num_clusters)}
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How the search goes.
+
+    Attributes:
+        space: What is searched.
+        num_trials: Trials in all, those of earlier calls with the same storage included; a grid ends when it is full.
+        sampler: ``tpe``, or ``grid``: every point of the space once, in random order.
+        storage: A file that keeps the trials: a journal, or a database where its name ends in ``.db`` or ``.sqlite``;
+            None: memory.
+        seed: Of the sampler.
+    """
+
+    space: SearchSpace = field(default_factory=SearchSpace)
+    num_trials: int = 50
+    sampler: Sampler = "tpe"
+    storage: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        if self.sampler not in get_args(Sampler):
+            msg = f"sampler must be one of {', '.join(get_args(Sampler))}, got {self.sampler!r}."
+            raise OptionError(msg)
+        if self.num_trials < 1:
+            msg = f"num_trials must be at least 1, got {self.num_trials}."
+            raise OptionError(msg)

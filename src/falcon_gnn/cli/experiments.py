@@ -1,0 +1,133 @@
+"""The commands ``bench``, ``tables`` and ``tune``: options in, one call, text out. They decide nothing."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
+from falcon_gnn.cli.fields import FieldOptions, chosen, given, takes_options
+from falcon_gnn.cli.sources import Source, load_source, make_training
+from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.reduction.budgets import parse_budget
+from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
+
+app = typer.Typer(help="Experiments: run them, tabulate them, search for the best options.", no_args_is_help=True)
+
+_SEARCHED = ("gamma", "centrality", "num_clusters")
+
+
+@app.command()
+@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers")))
+def bench(
+    config: Annotated[Path, typer.Argument(help="A configuration file, such as one of configs/paper.")],
+    records: Annotated[
+        Path | None, typer.Option(help="Record file; by default results/NAME.jsonl for NAME.toml.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="key=value that wins over the file: seeds, datasets, num_epochs, collapse.gamma, ..."
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="label=value[,value]: dataset, model, method, centrality, budget or seed of the runs to do."),
+    ] = None,
+    **options: Any,
+) -> None:
+    """Run the experiments of a configuration file that are not recorded yet."""
+    from falcon_gnn.benchmark.overrides import parse_choice, parse_overrides
+    from falcon_gnn.benchmark.records import name_failures
+    from falcon_gnn.benchmark.runs import run_benchmark
+
+    asked = chosen(
+        BenchOptions,
+        options["options"],
+        overrides=parse_overrides(settings or []),
+        only=parse_choice(only or []),
+    )
+    records = Path("results") / f"{config.stem}.jsonl" if records is None else records
+    outcome = run_benchmark(config, records, asked)
+    typer.echo(
+        f"{outcome.num_done} runs done, {outcome.num_skipped} were recorded, {outcome.num_left} are left. "
+        f"Records: {records}"
+    )
+    for name, error in outcome.missing_data.items():
+        typer.echo(f"No data for {name}: {error}", err=True)
+    for text in name_failures(outcome.failed):
+        typer.echo(text, err=True)
+    if not outcome.is_complete:
+        raise typer.Exit(1)
+
+
+@app.command()
+def tables(
+    records: Annotated[list[Path], typer.Argument(help="Record files that `falcon-gnn bench` wrote.")],
+    form: Annotated[
+        Literal["md", "csv", "latex"], typer.Option("--format", help="What is printed: md, csv or latex.")
+    ] = "md",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the tables in all formats and the plots.")
+    ] = None,
+) -> None:
+    """Print mean and 95 % interval beside the paper's figures; with --out write all formats and the plots."""
+    from falcon_gnn.benchmark.figures import write_figures
+    from falcon_gnn.benchmark.records import read_records
+    from falcon_gnn.benchmark.summary import summarise
+    from falcon_gnn.benchmark.tables import render, write_tables
+    from falcon_gnn.errors import MissingDependencyError
+
+    read = read_records(*records)
+    for path, num_lines in read.foreign.items():
+        typer.echo(f"Left out: {num_lines} lines of {path}, which no benchmark wrote.", err=True)
+    summaries = summarise(read)
+    typer.echo(render(summaries, form), nl=False)
+    if out is None:
+        return
+    paths = write_tables(summaries, out)
+    try:
+        paths += write_figures(summaries, out)
+    except MissingDependencyError as error:
+        typer.echo(f"No plots: {error}", err=True)
+    typer.echo(f"Written to {out}/: {', '.join(path.name for path in paths)}", err=True)
+
+
+@app.command()
+@takes_options(
+    FieldOptions(SearchSpace, "Search"),
+    FieldOptions(TuneOptions, "Search", without=("space",)),
+    FieldOptions(ModelConfig, "Model"),
+    FieldOptions(TrainConfig, "Training", without=("model", "measure_memory")),
+    FieldOptions(RunConfig, "Run", without=("training", "reduction", "scope")),
+    FieldOptions(CollapseConfig, "Collapse", without=("node_budget", *_SEARCHED)),
+    FieldOptions(LoadOptions, "Graph"),
+)
+def tune(
+    context: typer.Context,
+    source: Source,
+    node_budget: Annotated[
+        str, typer.Option(help="Nodes to keep: a whole number, or a share with a decimal point (0.34).")
+    ],
+    **options: Any,
+) -> None:
+    """Search gamma, hops, centrality and clusters by the validation score."""
+    from falcon_gnn.benchmark.search import tune as search
+
+    values = options["options"]
+    space = SearchSpace.of(**{name: values[name] for name in vars(SearchSpace())})
+    kept = {name: value for name, value in values.items() if name not in vars(space)}
+    config = RunConfig.of(make_training(kept), parse_budget(node_budget), given(context, kept))
+    graph = load_source(source, values)
+    result = search(
+        graph,
+        config,
+        chosen(TuneOptions, values, space=space),
+        name=Path(source).stem,
+        on_trial=lambda number, score, params: typer.echo(f"trial {number}: {score} with {params}", err=True),
+    )
+    typer.echo(f"Best validation score of {result.num_trials} trials ({result.num_failed} failed): {result.score:.4f}")
+    for name, value in result.params.items():
+        typer.echo(f"  {name} = {value}")

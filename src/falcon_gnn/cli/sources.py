@@ -1,0 +1,41 @@
+"""What several commands make of their options: the graph, the training, the node budget."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from falcon_gnn.cli.fields import chosen
+from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.pipeline.options import BudgetOptions
+from falcon_gnn.reduction.budgets import parse_budget
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from falcon_gnn.graph import Graph
+
+Source = Annotated[str, typer.Argument(help="A data set's name, or the path of a graph file or folder.")]
+
+
+def make_budget(values: Mapping[str, Any]) -> BudgetOptions:
+    """Return how far to reduce."""
+    text = values["node_budget"]
+    budget: BudgetOptions = chosen(
+        BudgetOptions, {**values, "node_budget": None if text is None else parse_budget(text)}
+    )
+    return budget
+
+
+def make_training(values: Mapping[str, Any]) -> TrainConfig:
+    """Return the model and how to train it."""
+    without_model = {name: value for name, value in values.items() if name != "model"}
+    training: TrainConfig = chosen(TrainConfig, without_model, model=chosen(ModelConfig, values))
+    return training
+
+
+def load_source(source: str, values: Mapping[str, Any]) -> "Graph":
+    """Return the graph that a source names."""
+    from falcon_gnn.datasets.load import load_graph
+
+    told = {name: values[name] for name in (*vars(LoadOptions()), "seed") if name in values}
+    return load_graph(source, **told)

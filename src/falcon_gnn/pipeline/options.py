@@ -1,0 +1,203 @@
+"""What one run does: its options, the presets, and the run that a user's options ask for."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Self, get_args
+
+from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
+from falcon_gnn.training.configs import TrainConfig
+
+HopsFrom = Literal["reduced", "original"]
+Preset = Literal["paper", "recommended"]
+
+_REDUCTIONS: dict[str, type[CollapseConfig | CoarsenConfig]] = {
+    "CollapseConfig": CollapseConfig,
+    "CoarsenConfig": CoarsenConfig,
+}
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """How far a graph is reduced, and by whose rules.
+
+    Attributes:
+        node_budget: Nodes to keep: a whole number, or a share with a decimal point (0.34).
+        memory: In place of a node budget, bytes that a training step may take: ``2GiB``, ``900MB``, or ``80%`` of the
+            device's memory.
+        preset: How to reduce where no option says so: as the ``paper``, or as we found best (``recommended``). The
+            latter goes by PageRank and gives SIGN models stratified survivors with the original's hops, other models
+            group means; the predictions of ``train`` are corrected by the labels.
+    """
+
+    node_budget: int | float | None = None
+    memory: str | None = None
+    preset: Preset = "paper"
+
+    def __post_init__(self) -> None:
+        """Check that there are not two budgets.
+
+        Raises:
+            BudgetError: If both are given.
+        """
+        if self.node_budget is not None and self.memory is not None:
+            msg = f"one of node_budget and memory is needed, got both: {self.node_budget} and {self.memory!r}."
+            raise BudgetError(msg)
+
+    @property
+    def nodes(self) -> int | float | None:
+        """The node budget, or where a memory budget decides all nodes; None for no budget."""
+        return 1.0 if self.memory is not None else self.node_budget
+
+    def required(self) -> int | float:
+        """Return :attr:`nodes`.
+
+        Raises:
+            BudgetError: If there is no budget.
+        """
+        if self.nodes is None:
+            msg = (
+                "one of node_budget (a whole number of nodes, or a share with a decimal point, such as 0.34) and "
+                "memory (bytes, such as 2GiB) is needed, got neither."
+            )
+            raise BudgetError(msg)
+        return self.nodes
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What one run does.
+
+    Attributes:
+        training: The model and how to train it.
+        reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
+        scope: What is trained on without a reduction: ``"train"`` the subgraph of the training nodes (as the paper),
+            ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
+        hops_from: Where the survivors' hop features come from, for SIGN models: the ``reduced`` graph (the paper) or
+            the ``original`` training graph. The latter costs no memory in training and does not shift the
+            neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has the mean over its
+            group.
+        protect_training: Never remove a training node; with scope full.
+        correct_and_smooth: Mend the predictions on the original graph with the labels of all training nodes, where
+            held-out nodes say that it helps. The labels of removed nodes count too
+            (:mod:`falcon_gnn.training.correction`).
+    """
+
+    training: TrainConfig = field(default_factory=TrainConfig)
+    reduction: CollapseConfig | CoarsenConfig | None = None
+    scope: Scope | None = None
+    hops_from: HopsFrom = "reduced"
+    protect_training: bool = False
+    correct_and_smooth: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the combination.
+
+        Raises:
+            OptionError: If the hops are wanted from the original graph for a model without hop features.
+        """
+        for name, value, kinds in (
+            ("training", self.training, (TrainConfig,)),
+            ("reduction", self.reduction, (CollapseConfig, CoarsenConfig, type(None))),
+        ):
+            if not isinstance(value, kinds):
+                msg = f"{name} must be a {' or '.join(kind.__name__ for kind in kinds)}, got {type(value).__name__}."
+                raise OptionError(msg)
+        if self.hops_from not in get_args(HopsFrom):
+            msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
+            raise OptionError(msg)
+        if self.hops_from == "original" and not self.training.model.uses_hop_features:
+            msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
+            raise OptionError(msg)
+
+    @classmethod
+    def recommended(
+        cls,
+        training: TrainConfig,
+        node_budget: int | float,
+        *,
+        hops_from: HopsFrom | None = None,
+        correct_and_smooth: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
+
+        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Models
+        that read the reduced graph: :meth:`CollapseConfig.recommended`. Both: predictions corrected by the labels.
+
+        Args:
+            training: The model and how to train it.
+            node_budget: As in :class:`CollapseConfig`.
+            hops_from: As in the class; by default the original graph for SIGN models.
+            correct_and_smooth: As in the class.
+            options: Fields of :class:`CollapseConfig`; they override the recommendation.
+        """
+        if hops_from is None:
+            hops_from = "original" if training.model.uses_hop_features else "reduced"
+        if hops_from == "original":
+            options = {"selection": "stratified", "merge": "hub", **options}
+        reduction = CollapseConfig.recommended(node_budget, **options)
+        return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
+
+    @classmethod
+    def of(
+        cls, training: TrainConfig, node_budget: int | float | None, given: Mapping[str, Any], preset: Preset = "paper"
+    ) -> Self:
+        """Return the run that options of a user ask for.
+
+        Args:
+            training: The model and how to train it.
+            node_budget: As in :class:`CollapseConfig`; None to reduce nothing.
+            given: The fields of this class and of :class:`CollapseConfig` that the user set.
+            preset: What decides the others: ``paper`` or ``recommended``.
+
+        Raises:
+            BudgetError: If an option says how to collapse and there is no budget.
+            OptionError: If the preset is unknown.
+        """
+        if preset not in get_args(Preset):
+            msg = f"preset must be one of {', '.join(get_args(Preset))}, got {preset!r}."
+            raise OptionError(msg)
+        of_run = {name: value for name, value in given.items() if name in _own_names(cls) and name != "scope"}
+        of_collapse = {name: value for name, value in given.items() if name in _own_names(CollapseConfig)}
+        scope = given.get("scope")
+        if node_budget is None:
+            _refuse_without_budget(given, preset)
+            return cls(training, scope=scope, **of_run)
+        if preset == "recommended":
+            return cls.recommended(training, node_budget, **of_run, **of_collapse)
+        return cls(training, CollapseConfig(node_budget, **of_collapse), scope=scope, **of_run)
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the same run with another seed for the reduction and the training."""
+        reduction = None if self.reduction is None else replace(self.reduction, seed=seed)
+        return replace(self, training=replace(self.training, seed=seed), reduction=reduction)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as JSON-ready values."""
+        kind = None if self.reduction is None else type(self.reduction).__name__
+        return {**asdict(self), "reduction_kind": kind}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the run that :meth:`to_dict` wrote."""
+        own = {name: value for name, value in values.items() if name != "reduction_kind"}
+        kind = values.get("reduction_kind")
+        reduction = None if kind is None else _REDUCTIONS[kind](**own["reduction"])
+        return cls(**{**own, "training": TrainConfig.from_dict(own["training"]), "reduction": reduction})
+
+
+def _own_names(config: type) -> set[str]:
+    return {entry.name for entry in fields(config)} - {"training", "reduction", "node_budget"}
+
+
+_SHARED = ("scope", "seed", "task", "num_classes")
+"""Options that say something about a training without a collapse as well."""
+
+
+def _refuse_without_budget(given: Mapping[str, Any], preset: Preset) -> None:
+    """Refuse options that say how to collapse where nothing says how far."""
+    names = [name for name in given if name in _own_names(CollapseConfig) | {"hops_from"} and name not in _SHARED]
+    for name in ["preset"] * (preset != "paper") + names:
+        msg = f"{name} says how to collapse: it needs a node_budget or memory, got neither."
+        raise BudgetError(msg)

@@ -1,0 +1,84 @@
+"""Every way into the product has the defaults of the dataclasses, and describes an option in their words."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+import typer
+
+from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
+from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
+from falcon_gnn.cli.commands import app
+from falcon_gnn.cli.fields import described
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.devices.place import DeviceOptions
+from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
+from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.spark.job import read_config
+from falcon_gnn.training.configs import ModelConfig, TrainConfig
+
+CONFIGS: dict[str, tuple[type, ...]] = {
+    "collapse": (BudgetOptions, CollapseConfig, LoadOptions, ModelConfig, TrainConfig),
+    "train": (BudgetOptions, ModelConfig, TrainConfig, CollapseConfig, RunConfig, DeviceOptions, LoadOptions),
+    "plan": (ModelConfig, TrainConfig, RunConfig, LoadOptions),
+    "predict": (LoadOptions,),
+    "bench": (BenchOptions,),
+    "tune": (SearchSpace, TuneOptions, ModelConfig, TrainConfig, CollapseConfig, RunConfig, LoadOptions),
+}
+STATED = {
+    "model": "qsign", "hidden_channels": 256, "num_layers": 3, "dropout": 0.5, "batch_norm": False, "num_hops": 2,
+    "learning_rate": 0.001, "weight_decay": 0.0, "num_epochs": 200, "patience": 50, "eval_every": 1, "num_batches": 1,
+    "seed": 0, "centrality": "eigenvector", "num_clusters": 100, "gamma": 0.5,
+}  # fmt: skip
+
+
+def options_of(command: str) -> dict[str, Any]:
+    return {option.name: option for option in typer.main.get_command(app).commands[command].params}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", CONFIGS)
+def test_an_option_of_the_command_is_the_field_of_its_configuration(command: str) -> None:
+    options, found = options_of(command), 0
+    for config in CONFIGS[command]:
+        for entry in dataclasses.fields(config):
+            option = options.get(entry.name)
+            if option is None or entry.default is dataclasses.MISSING or isinstance(entry.default, tuple):
+                continue
+            first = next(c for c in CONFIGS[command] if entry.name in {f.name for f in dataclasses.fields(c)})
+            default = next(f.default for f in dataclasses.fields(first) if f.name == entry.name)
+            assert option.default == (None if isinstance(default, tuple) else default)
+            assert option.help == described(first)[entry.name], entry.name
+            assert f"--{entry.name.replace('_', '-')}" in option.opts
+            found += 1
+    assert found
+
+
+@pytest.mark.parametrize("command", CONFIGS)
+def test_every_option_has_a_help_of_one_sentence(command: str) -> None:
+    for name, option in options_of(command).items():
+        if isinstance(option, typer.core.TyperOption) and name != "help":
+            assert option.help, name
+            assert "``" not in option.help, name
+
+
+def test_the_defaults_are_the_stated_ones_at_every_front_door() -> None:
+    from_python = {**vars(ModelConfig()), **vars(TrainConfig()), **vars(CollapseConfig(1))}
+    from_python["model"] = ModelConfig().model
+    on_command = {name: option.default for name, option in options_of("train").items()}
+    for name, value in STATED.items():
+        assert from_python[name] == on_command[name] == value, name
+    assert ModelConfig().bits == 2
+    assert RunConfig().training == TrainConfig()
+    assert read_config('{"node_budget": 0.3}') == CollapseConfig(0.3)
+    empty = merge_options()
+    assert make_train_config("resources", "qsign", empty) == TrainConfig()
+    assert make_reduction("falcon", empty, 0.3) == CollapseConfig(0.3)
+    assert make_reduction("coarsen", empty, 0.3) == CoarsenConfig(0.3)
+
+
+def test_a_graph_is_loaded_with_the_same_defaults() -> None:
+    signature = inspect.signature(load_graph)
+    for entry in dataclasses.fields(LoadOptions):
+        assert signature.parameters[entry.name].default == entry.default
