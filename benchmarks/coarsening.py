@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.result import CollapseResult
+from records import append_records
 
 CASES: dict[str, tuple[int, Literal["full"] | None]] = {
     "cora": (500, "full"),
@@ -151,9 +152,7 @@ def main() -> None:
     for name in options.datasets:
         records += run_dataset(options.folder / f"{name}.npz")
         print(f"{name} measured", file=sys.stderr)
-    if options.records is not None:
-        with options.records.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records)
+    append_records(options.records, records)
     print(markdown_table(records))
 
 

@@ -1,6 +1,6 @@
 """Cost of choosing a correction (correct and smooth) over graph size: seconds and peak resident memory.
 
-    python benchmarks/correction.py --edges 1e6 1e7 --labels 16
+    python benchmarks/correction.py --edges 1e6 1e7 --labels 16 --records correction.jsonl
 
 Seeded power-law graphs (N = E / 10) with random labels and a random model; a fifth of the nodes validates and a half
 of the training nodes was removed. One process after a warm-up; run each size in one of its own to compare peaks.
@@ -8,6 +8,7 @@ of the training nodes was removed. One process after a warm-up; run each size in
 
 import argparse
 import resource
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -19,6 +20,7 @@ from falcon_gnn.training.configs import ModelConfig
 from falcon_gnn.training.correction import choose_correction
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.weights import ModelSpec
+from records import append_records
 
 
 def measure(num_edges: int, num_labels: int) -> dict[str, float]:
@@ -46,11 +48,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", nargs="+", type=float, default=[1e6])
     parser.add_argument("--labels", type=int, default=16)
+    parser.add_argument("--records", type=Path, help="append one JSON line per size to this file")
     options = parser.parse_args()
     print(describe_machine(), f"{torch.get_num_threads()} threads")
     measure(10_000, options.labels)
     for num_edges in options.edges:
-        print({name: round(value, 2) for name, value in measure(int(num_edges), options.labels).items()})
+        row = measure(int(num_edges), options.labels)
+        append_records(options.records, [{**row, "threads": torch.get_num_threads()}])
+        print({name: round(value, 2) for name, value in row.items()})
 
 
 if __name__ == "__main__":

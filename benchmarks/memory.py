@@ -1,6 +1,6 @@
 """Predicted peaks against the resident peak of a fresh process, and beside the paper's resource table.
 
-    python benchmarks/memory.py [--only resident|paper] [--out FILE.jsonl]
+    python benchmarks/memory.py [--only resident|paper] [--records FILE.jsonl]
 
 resident: for each combination of model, bits, hidden size and graph, a training step is predicted under fake tensors,
 and taken in a fresh process whose resident peak above its own baseline is read. paper: the shapes of the paper's table;
@@ -9,7 +9,6 @@ graph of Flickr's size. Data sets come from FALCON_DATA, else ../shared/datasets
 """
 
 import argparse
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
 from falcon_gnn.planning import estimate_memory, trained_part
-from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
@@ -35,6 +33,7 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch_shape, predict_step, shape_of_graph
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import largest_batch, make_optimizer, training_step
+from records import append_records
 
 SMALL_NODES = 200
 ALL_MODELS: tuple[tuple[ModelName, int | None], ...] = (
@@ -257,7 +256,7 @@ def to_markdown(rows: list[dict[str, object]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("resident", "paper"))
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--records", type=Path, help="append one JSON line per row to this file")
     arguments = parser.parse_args()
     tables: dict[str, list[dict[str, object]]] = {}
     if arguments.only != "resident":
@@ -266,11 +265,9 @@ def main() -> None:
         tables["resident"] = compare_all()
     for rows in tables.values():
         print(to_markdown(rows), "\n")
-    facts = {"machine": describe_machine(), "versions": describe_versions(), "threads": torch.get_num_threads()}
-    print(json.dumps(facts))
-    if arguments.out is not None:
-        lines = [json.dumps({"table": name, **row, **facts}) for name, rows in tables.items() for row in rows]
-        arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, rows in tables.items():
+        facts = {"table": name, "threads": torch.get_num_threads()}
+        append_records(arguments.records, [{**facts, **row} for row in rows])
 
 
 if __name__ == "__main__":

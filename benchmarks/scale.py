@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from records import append_records
+
 GIB = 2**30
 EDGES_PER_NODE = 10
 STAGES = ("load", "centrality", "clustering", "selection", "contraction", "attributes", "report", "save")
@@ -185,9 +187,7 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             record = run_case(graph_folder, num_edges, centrality)
             records.append(record)
             print(json.dumps(record), file=sys.stderr)
-            if options.records is not None:
-                with options.records.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
+            append_records(options.records, [record])
     return records
 
 

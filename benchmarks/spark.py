@@ -23,6 +23,7 @@ import falcon_gnn as fg
 from falcon_gnn.spark import engine
 from falcon_gnn.errors import require
 from falcon_gnn.reduction.centrality import round_scores
+from records import append_records
 
 _CHUNK_ROWS = 1 << 21
 
@@ -186,9 +187,7 @@ def main() -> None:
                 record = measure_case(spark, graph, config, driver_rows, Path(folder), own_scores=options.own_scores)
             records.append(record)
             print(json.dumps(record), flush=True)
-            if options.records is not None:
-                with options.records.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
+            append_records(options.records, [record])
     print(markdown_table(records))
 
 

@@ -1,13 +1,12 @@
 """Memory and epoch time of training at the paper's PPI shapes, side by side in one run.
 
-    python benchmarks/training.py [--rows 4491 1500] [--epochs 7] [--device cpu|cuda] [--out FILE]
+    python benchmarks/training.py [--rows 4491 1500] [--epochs 7] [--device cpu|cuda] [--records FILE]
 
 Peaks are those of one whole training step with Adam: on CUDA what the allocator handed out, on the CPU the bytes of
 live tensors with every operator's temporaries. Times are medians of alternating epochs on random data of the shape.
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -15,7 +14,6 @@ from time import perf_counter
 
 import torch
 
-from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.training.batches import RowBatch
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import measure_peak
@@ -23,18 +21,11 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import BatchShape, GraphShape, predict_step, row_batch
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets
+from records import append_records
 
 PPI = GraphShape(44_906, 613_184, 50, 121, "multilabel", 44_906)
 MODEL = ModelConfig("sign", hidden_channels=1_024, num_layers=3, dropout=0.2, batch_norm=True, num_hops=2)
 PAPER = {("sign", 4491): 177.3, ("sign", 1500): 81.4, ("qsign", 4491): 116.9, ("qsign", 1500): 69.1, ("gcn", 0): 2347.3}
-GOALS = {
-    ("sign", 4491): 182,
-    ("sign", 1500): 72,
-    ("qsign", 4491): 99,
-    ("qsign", 1500): 48,
-    ("gcn", 0): 1900,
-    ("gcn2", 0): 900,
-}
 
 
 def config_of(model: ModelName, device: str) -> TrainConfig:
@@ -83,7 +74,6 @@ def measure_rows(rows: int, epochs: int, device: str) -> list[dict[str, object]]
             "rows": rows,
             "peak_mib": round(peaks[name] / 2**20, 1),
             "predicted_mib": round(predict_step(row_batch(PPI, rows), config_of(name, device)).total / 2**20, 1),
-            "goal_mib": GOALS.get((name, rows)),
             "paper_mb": PAPER.get((name, rows)),
             "step_seconds": round(median(times[name]), 4),
             "ratio_to_sign": round(median(q / s for q, s in zip(times[name], times["sign"], strict=True)), 3),
@@ -109,7 +99,6 @@ def measure_gcn() -> list[dict[str, object]]:
                 "rows": PPI.num_nodes,
                 "peak_mib": None,
                 "predicted_mib": round(peak / 2**20, 1),
-                "goal_mib": GOALS[name, 0],
                 "paper_mb": PAPER.get((name, 0)),
                 "step_seconds": None,
                 "ratio_to_sign": None,
@@ -130,15 +119,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[4491, 1500])
     parser.add_argument("--epochs", type=int, default=7)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--records", type=Path, help="append one JSON line per row to this file")
     arguments = parser.parse_args()
     rows = [row for size in arguments.rows for row in measure_rows(size, arguments.epochs, arguments.device)]
     rows += measure_gcn()
     print(to_markdown(rows))
-    facts = {"machine": describe_machine(), "versions": describe_versions(), "threads": torch.get_num_threads()}
-    print(json.dumps(facts))
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps({"rows": rows, **facts}, indent=2) + "\n", encoding="utf-8")
+    facts = {"device": arguments.device, "threads": torch.get_num_threads()}
+    append_records(arguments.records, [{**facts, **row} for row in rows])
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def components(neighbors: Neighbors) -> list[set[int]]:
 
 
 def rank_by_scores(scores: Sequence[float] | FloatArray, seed: int) -> list[int]:
-    """Return each node's position by (score, a permutation seeded with ``seed``) (D3)."""
+    """Return each node's position by (score, a permutation seeded with ``seed``)."""
     tie_break = np.random.default_rng(seed).permutation(len(scores))
     by_strength = sorted(range(len(scores)), key=lambda v: (scores[v], tie_break[v]))
     rank = [0] * len(scores)
@@ -103,13 +103,13 @@ def rank_by_scores(scores: Sequence[float] | FloatArray, seed: int) -> list[int]
 
 
 def round_to_ten_digits(scores: Sequence[float] | FloatArray) -> list[float]:
-    """Return scores as their ten-digit decimal prints them, those below 1e-12 of the largest as 0 (D3)."""
+    """Return scores as their ten-digit decimal prints them, those below 1e-12 of the largest as 0."""
     largest = max((abs(float(score)) for score in scores), default=0.0)
     return [0.0 if abs(score) < 1e-12 * largest else float(f"{score:.9e}") for score in map(float, scores)]
 
 
 def split_budget(sizes: Sequence[int], budget: int) -> list[int]:
-    """Return the largest-remainder shares of a budget; equal remainders go to the smaller id (D6)."""
+    """Return the largest-remainder shares of a budget; equal remainders go to the smaller id."""
     total = sum(sizes)
     exact = [Fraction(size * budget, total) if total else Fraction(0) for size in sizes]
     shares = [int(share) for share in exact]
@@ -120,7 +120,7 @@ def split_budget(sizes: Sequence[int], budget: int) -> list[int]:
 
 
 def stratified_positions(size: int, budget: int) -> list[int]:
-    """Return positions ((2j + 1)·n) // (2Ψ), j = 0 … Ψ - 1 (D7)."""
+    """Return positions ((2j + 1)·n) // (2Ψ), j = 0 … Ψ - 1."""
     return [((2 * j + 1) * size) // (2 * budget) for j in range(budget)]
 
 
@@ -138,7 +138,7 @@ class Walk:
 def choose_removed(
     rank: Sequence[int], clusters: Sequence[int], budget: int, protected: set[int], selection: str
 ) -> tuple[set[int], list[int]]:
-    """Return the removal set of ``selection`` "lowest" or "stratified", and the nodes kept per cluster (D6, D7)."""
+    """Return the removal set of ``selection`` "lowest" or "stratified", and the nodes kept per cluster."""
     by_cluster: list[list[int]] = [[] for _ in range(max(clusters) + 1)]
     for v in sorted(range(len(rank)), key=lambda v: rank[v]):
         if v not in protected:
@@ -156,14 +156,14 @@ def choose_removed(
 
 
 def removal_order(removed: set[int], rank: Sequence[int], clusters: Sequence[int], order: str) -> list[int]:
-    """Return the removed nodes cluster by cluster, or all by ascending rank (D8)."""
+    """Return the removed nodes cluster by cluster, or all by ascending rank."""
     if order == "global":
         return sorted(removed, key=lambda v: rank[v])
     return sorted(removed, key=lambda v: (clusters[v], rank[v]))
 
 
 def contract(neighbors: Neighbors, order: Sequence[int], rank: Sequence[int]) -> tuple[list[int], dict[int, set[int]]]:
-    """Merge the nodes of ``order`` one after the other, moving every edge (Alg. 1, lines 8 to 12; D9).
+    """Merge the nodes of ``order`` one after the other, moving every edge (Alg. 1, lines 8 to 12).
 
     Returns:
         The node each node is part of at the end (-1: dropped), and the graph that is left.
@@ -211,13 +211,13 @@ def walk_algorithm_1(
 
 
 def induced_edges(neighbors: Neighbors, kept: Sequence[int]) -> set[Pair]:
-    """Return the edges among ``kept``, renumbered: what ``merge="drop"`` leaves (D10)."""
+    """Return the edges among ``kept``, renumbered: what ``merge="drop"`` leaves."""
     index = {v: i for i, v in enumerate(kept)}
     return {(index[u], index[v]) for u in kept for v in neighbors[u] if u < v and v in index}
 
 
 def merged_weights(weights: Mapping[Pair, float], assignment: Sequence[int]) -> dict[Pair, float]:
-    """Return the total weight of the edges between each two groups; group -1 and inner edges are left out (D10)."""
+    """Return the total weight of the edges between each two groups; group -1 and inner edges are left out."""
     totals: dict[Pair, float] = defaultdict(float)
     for (u, v), weight in weights.items():
         a, b = sorted((assignment[u], assignment[v]))
@@ -230,7 +230,7 @@ def merged_weights(weights: Mapping[Pair, float], assignment: Sequence[int]) -> 
 
 
 def label_vectors(y: NDArray[Any], visible: Sequence[bool], num_classes: int | None = None) -> FloatArray:
-    """Return one-hot rows of class labels, zero where hidden, negative or NaN (D4)."""
+    """Return one-hot rows of class labels, zero where hidden, negative or NaN."""
     seen = [v for v in range(len(y)) if visible[v] and y[v] >= 0]
     width = num_classes if num_classes is not None else max((int(y[v]) for v in seen), default=0) + 1
     matrix = np.zeros((len(y), width))
@@ -240,7 +240,7 @@ def label_vectors(y: NDArray[Any], visible: Sequence[bool], num_classes: int | N
 
 
 def scale_columns(values: FloatArray, rows: Sequence[int]) -> FloatArray:
-    """Return every column scaled so that ``rows`` span [0, 1]; constant columns become 0 (D4)."""
+    """Return every column scaled so that ``rows`` span [0, 1]; constant columns become 0."""
     scaled = np.zeros(values.shape)
     for column in range(values.shape[1]):
         low, high = values[rows, column].min(), values[rows, column].max()
@@ -252,7 +252,7 @@ def scale_columns(values: FloatArray, rows: Sequence[int]) -> FloatArray:
 def feature_label_matrix(
     x: FloatArray | None, vectors: FloatArray | None, labelled: Sequence[bool], gamma: float
 ) -> FloatArray:
-    """Return M = [√α X, √β Y] in float64 (Eq. 6 to 8; D4)."""
+    """Return M = [√α X, √β Y] in float64 (Eq. 6 to 8)."""
     parts = []
     widest = max(part.shape[1] for part in (x, vectors) if part is not None)
     is_both = x is not None and vectors is not None
@@ -274,16 +274,16 @@ def squared_distances(matrix: FloatArray) -> FloatArray:
 
 
 def group_mean(values: NDArray[Any], assignment: Sequence[int], num_groups: int) -> FloatArray:
-    """Return the mean row of each group (D10)."""
+    """Return the mean row of each group."""
     groups = [[v for v, group in enumerate(assignment) if group == wanted] for wanted in range(num_groups)]
     return np.array([values[group].astype(np.float64).mean(axis=0) for group in groups])
 
 
 def group_class(y: NDArray[Any], visible: Sequence[bool], assignment: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Return the majority class of each group: ties to the survivor's own, then to the smallest (D10).
+    """Return the majority class of each group: ties to the survivor's own, then to the smallest.
 
     A group without a visible label keeps the survivor's own, unless that one is hidden and a member trains:
-    a hidden label must never be trained on (D1).
+    a hidden label must never be trained on.
     """
     result = []
     for group, survivor in enumerate(kept):
@@ -327,7 +327,7 @@ def networkx_graph(edges: Iterable[Pair], num_nodes: int) -> Any:
 
 
 def networkx_centrality(graph: Any, name: str, sources: Sequence[int] | None = None) -> FloatArray:
-    """Return NetworkX's own values of a centrality, at the tolerance and stop rule of D2."""
+    """Return NetworkX's own values of a centrality, at its default tolerance and stop rule."""
     if name == "degree":
         scores = nx.degree_centrality(graph)
     elif name == "pagerank":

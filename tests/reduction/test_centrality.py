@@ -63,7 +63,7 @@ def test_sampled_betweenness_is_networkx_for_the_same_sources(edges, data):
     ids = st.integers(0, edges.num_nodes - 1)
     sources = sorted(data.draw(st.sets(ids, min_size=1, max_size=edges.num_nodes)))
     scores = betweenness_centrality(*_adjacency(edges.pairs, edges.num_nodes), sources=np.array(sources))
-    # NetworkX has 0/0 for a single source's own value, which the design sets to 0.
+    # NetworkX has 0/0 for a single source's own value, which is set to 0 here.
     expected = np.nan_to_num(_networkx("betweenness", edges, sources=sources))
     np.testing.assert_allclose(scores, expected, **TOLERANCE)
 

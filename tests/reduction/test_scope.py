@@ -1,4 +1,4 @@
-"""Nothing outside the scope is read (D1): it is all changed, and nothing comes out differently."""
+"""Nothing outside the scope is read: it is all changed, and nothing comes out differently."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a survivor carries: its own features, labels and masks, or those of its group (D10 of the design)."""
+"""What a survivor carries: its own features, labels and masks, or those of its group."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -178,7 +178,7 @@ def _checked_budget(config: CollapseConfig, protected: NDArray[np.bool_]) -> int
 def _rank(
     scope: ScopedGraph, config: CollapseConfig, own_scores: NDArray[Any] | None
 ) -> tuple[NDArray[np.float64], IdArray]:
-    """Return Φ and the total order (Alg. 1, line 1; D3 of the design)."""
+    """Return Φ and the total order (Alg. 1, line 1)."""
     if own_scores is not None:
         return own_scores.astype(np.float64), rank_nodes(own_scores, config.seed)
     sampling = Sampling(config.num_samples, config.closeness_samples, config.seed)

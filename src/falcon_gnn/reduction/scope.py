@@ -1,4 +1,4 @@
-"""The part of the input that takes part in a collapse, and the caller's own arrays cut down to it (D1)."""
+"""The part of the input that takes part in a collapse, and the caller's own arrays cut down to it."""
 
 from dataclasses import dataclass
 from typing import Any

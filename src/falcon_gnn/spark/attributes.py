@@ -1,4 +1,4 @@
-"""What the survivors carry of their own (D10 of the design), in Spark."""
+"""What the survivors carry of their own, in Spark."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Degree, PageRank and eigenvector centrality in Spark: the scales and stop rules of the local engine (D2)."""
+"""Degree, PageRank and eigenvector centrality in Spark: the scales and stop rules of the local engine."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any

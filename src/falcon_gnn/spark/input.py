@@ -40,7 +40,7 @@ class SparkInput:
 
 
 def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -> SparkInput:
-    """Return the tables checked, indexed and cut down to the scope (D1).
+    """Return the tables checked, indexed and cut down to the scope.
 
     Raises:
         GraphError: If a table is unusable, or the scope is ``"train"`` and there is no training mask.

@@ -1,4 +1,4 @@
-"""Labels in Spark: what they mean, their vectors, and how they are distributed (D4 of the design)."""
+"""Labels in Spark: what they mean, their vectors, and how they are distributed."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

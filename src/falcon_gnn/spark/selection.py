@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def rank_nodes(scores: "DataFrame", num_nodes: int, seed: int) -> "DataFrame":
-    """Return ``index``, ``rank``: the position by ``phi``, ties by the permutation that the local engine draws (D3).
+    """Return ``index``, ``rank``: the position by ``phi``, ties by the permutation that the local engine draws.
 
     Args:
         scores: ``index`` and ``phi`` of all nodes in scope.

@@ -1,0 +1,62 @@
+"""The pages agree with what they speak of: links, records, experiments and tables that stand beside them."""
+
+import csv
+import json
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from falcon_gnn.benchmark.plan import make_plan
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "configs" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+TABLES = {
+    "paper": {"dataset": "data set", "predicted_mib": "predicted MiB", "paper_mb": "paper MB"},
+    "resident": {},
+}
+
+pytestmark = pytest.mark.skipif(not (ROOT / "results").is_dir(), reason="a source archive has no records")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_to_a_file_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_every_file_of_records_is_named_on_a_page():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    unnamed = [path.name for path in (ROOT / "results").glob("*.jsonl") if f"results/{path.name}" not in text]
+    assert unnamed == []
+
+
+def test_the_experiments_are_all_listed_with_their_number_of_runs():
+    rows = re.findall(r"^\| `(.+\.toml)` \|.*\| ([\d,]+) \|$", (ROOT / "configs" / "README.md").read_text(), flags=re.M)
+    listed = {name: int(count.replace(",", "")) for name, count in rows}
+    files = [path for path in (ROOT / "configs").rglob("*.toml") if path.name != "datasets.toml"]
+    assert listed == {path.relative_to(ROOT / "configs").as_posix(): len(make_plan(path).runs) for path in files}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_long_table_holds_what_was_recorded(name):
+    with (ROOT / "docs" / f"memory_{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = (ROOT / "results" / "memory.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, lines) if record["table"] == name]
+    found = [{column: record[TABLES[name].get(column, column)] for column in rows[0]} for record in records]
+    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in found]
+
+
+def test_no_page_and_no_docstring_speaks_of_papers_that_a_reader_has_not_got():
+    sources = chain.from_iterable((ROOT / folder).rglob("*.py") for folder in ("src", "benchmarks"))
+    pattern = re.compile(r"\bD(?:[1-9]|1[0-6])\b|\bdesign page\b|\bof the design\b")
+    speaking = [path.name for path in (*PAGES, *sources) if pattern.search(path.read_text(encoding="utf-8"))]
+    assert speaking == []
