@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,15 +25,16 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
-from falcon_gnn.planning import estimate_memory, trained_part
+from falcon_gnn.planning import estimate_memory
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import resident_peak
 from falcon_gnn.training.models import build_model
-from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch_shape, predict_step, shape_of_graph
+from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch, predict_step, shape_of_graph
 from falcon_gnn.training.sources import make_source
-from falcon_gnn.training.steps import largest_batch, make_optimizer, training_step
+from falcon_gnn.training.steps import make_optimizer, training_step
 from records import append_records
 
 SMALL_NODES = 200
@@ -96,7 +98,7 @@ def real_graph(name: str, num_kept: int | None = None) -> Graph | None:
         return None
     is_image, is_citation = name.startswith("organ"), name in ("cora", "pubmed")
     graph = load_graph(str(path), threshold=0.965 if is_image else None, split="full" if is_citation else None)
-    return trained_part(graph, None) if num_kept is None else collapse(graph, CollapseConfig(num_kept)).graph
+    return part_in_scope(graph, None)[0] if num_kept is None else collapse(graph, CollapseConfig(num_kept)).graph
 
 
 @cache
@@ -119,7 +121,11 @@ def take_steps(case: Case, num_outputs: int, batch_file: str) -> None:
 def write_batch(case: Case, graph: Graph, shape: GraphShape, path: Path) -> None:
     """Write the largest batch that a case makes of a graph."""
     source = make_source(graph, case.config(), shape.task, torch.device("cpu"))
-    torch.save((graph.num_features, largest_batch(source)), path)
+    largest = max(
+        source.sizes(case.config().num_epochs), key=lambda drawn: drawn.size.num_entries + drawn.size.num_nodes
+    )
+    batches = (batch for batch in source.draw(largest.epoch) if len(batch.targets))
+    torch.save((graph.num_features, next(islice(batches, largest.position, None))), path)
 
 
 def compare(case: Case, folder: Path) -> dict[str, object] | None:
@@ -215,7 +221,7 @@ def predict_cell(dataset: str, model: ModelName, num_nodes: int) -> dict[str, ob
         if parts is None:
             return None
         shape = replace(shape, parts=parts)
-    predicted = predict_step(largest_batch_shape(shape, config), config).total / 2**20
+    predicted = predict_step(shape, largest_batch(shape, config), config).total / 2**20
     is_whole = num_nodes == paper_set.nodes
     place = PaperPlace(
         "main_resource", dataset, PAPER_MODELS[model], "none" if is_whole else "falcon", "" if is_whole else "EC",

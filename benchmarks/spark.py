@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import falcon_gnn as fg
-from falcon_gnn.spark import engine
 from falcon_gnn.errors import require
 from falcon_gnn.reduction.centrality import round_scores
+from falcon_gnn.spark import engine
 from records import append_records
 
 _CHUNK_ROWS = 1 << 21

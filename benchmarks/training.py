@@ -18,7 +18,7 @@ from falcon_gnn.training.batches import RowBatch
 from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import measure_peak
 from falcon_gnn.training.models import build_model
-from falcon_gnn.training.shapes import BatchShape, GraphShape, predict_step, row_batch
+from falcon_gnn.training.shapes import GraphShape, predict_step, row_batch, whole_batch
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets
 from records import append_records
@@ -73,7 +73,7 @@ def measure_rows(rows: int, epochs: int, device: str) -> list[dict[str, object]]
             "model": name,
             "rows": rows,
             "peak_mib": round(peaks[name] / 2**20, 1),
-            "predicted_mib": round(predict_step(row_batch(PPI, rows), config_of(name, device)).total / 2**20, 1),
+            "predicted_mib": round(predict_step(PPI, row_batch(rows), config_of(name, device)).total / 2**20, 1),
             "paper_mb": PAPER.get((name, rows)),
             "step_seconds": round(median(times[name]), 4),
             "ratio_to_sign": round(median(q / s for q, s in zip(times[name], times["sign"], strict=True)), 3),
@@ -88,11 +88,10 @@ def run_peak(run: Steps) -> int:
 
 def measure_gcn() -> list[dict[str, object]]:
     """Predict the full-batch GCN on PPI's training graph; that this equals the measure is a unit test."""
-    batch = BatchShape(PPI, PPI.num_nodes, 2 * PPI.num_edges + PPI.num_nodes, PPI.num_targets)
     rows: list[dict[str, object]] = []
     for name, bits in (("gcn", None), ("gcn2", 2)):
         config = TrainConfig(replace(MODEL, model="gcn", bits=bits, concat_self=True))
-        peak = predict_step(batch, config).total
+        peak = predict_step(PPI, whole_batch(PPI), config).total
         rows.append(
             {
                 "model": "gcn, concat_self" + (f", {bits} bits" if bits else ""),
