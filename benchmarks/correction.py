@@ -16,7 +16,7 @@ import torch
 
 from falcon_gnn.datasets.synthetic import power_law_graph
 from falcon_gnn.provenance import describe_machine
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.correction import choose_correction
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.weights import ModelSpec

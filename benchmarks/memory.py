@@ -25,11 +25,11 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
-from falcon_gnn.planning import estimate_memory
+from falcon_gnn.planning.estimate import estimate_memory
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.scope import part_in_scope
-from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import resident_peak
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch, predict_step, shape_of_graph

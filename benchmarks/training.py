@@ -15,7 +15,7 @@ from time import perf_counter
 import torch
 
 from falcon_gnn.training.batches import RowBatch
-from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.memory import measure_peak
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, predict_step, row_batch, whole_batch

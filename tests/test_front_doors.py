@@ -17,7 +17,7 @@ from falcon_gnn.devices.place import DeviceOptions
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
 from falcon_gnn.spark.job import read_config
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 CONFIGS: dict[str, tuple[type, ...]] = {
     "collapse": (BudgetOptions, CollapseConfig, LoadOptions, ModelConfig, TrainConfig),

@@ -15,11 +15,11 @@ from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outputs import predict_to_file, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.pipeline.training_graph import fit_collapse, reduce_training_graph
-from falcon_gnn.planning import fit_budget
+from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.state import TrainingState
 
 TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=16, num_layers=2), num_epochs=3, device="cpu")

@@ -10,23 +10,21 @@ from falcon_gnn import planning
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.training_graph import fit_collapse
-from falcon_gnn.planning import (
-    CPU_WORKSPACE_BYTES,
-    CUDA_WORKSPACE_BYTES,
+from falcon_gnn.planning.budget_text import parse_memory
+from falcon_gnn.planning.estimate import CPU_WORKSPACE_BYTES, CUDA_WORKSPACE_BYTES, estimate_memory
+from falcon_gnn.planning.fit import (
     MemoryPlan,
-    estimate_memory,
     fit_budget,
     fit_shape,
-    format_bytes,
-    parse_memory,
     plan_models,
     predict_curve,
     shrink_to_fit,
     standard_configs,
 )
 from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.batches import FullBatch
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.memory import measure_peak
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import (

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from falcon_gnn.pipeline.options import RunConfig
     from falcon_gnn.pipeline.outcome import RunOutcome
     from falcon_gnn.pipeline.run import run
-    from falcon_gnn.planning import fit_budget
+    from falcon_gnn.planning.fit import fit_budget
     from falcon_gnn.quantization.hooks import compressed_activations
     from falcon_gnn.reduction.coarsening import CoarsenResult, coarsen
     from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
     from falcon_gnn.reduction.falcon import collapse
     from falcon_gnn.reduction.report import CollapseReport
     from falcon_gnn.reduction.result import CollapseResult
-    from falcon_gnn.training.configs import ModelConfig, TrainConfig
+    from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 __version__ = "0.1.0"
 
@@ -60,14 +60,14 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "pipeline.options": ("RunConfig",),
     "pipeline.outcome": ("RunOutcome",),
     "pipeline.run": ("run",),
-    "planning": ("fit_budget",),
+    "planning.fit": ("fit_budget",),
     "quantization.hooks": ("compressed_activations",),
     "reduction.coarsening": ("CoarsenResult", "coarsen"),
     "reduction.config": ("CoarsenConfig", "CollapseConfig"),
     "reduction.falcon": ("collapse",),
     "reduction.report": ("CollapseReport",),
     "reduction.result": ("CollapseResult",),
-    "training.configs": ("ModelConfig", "TrainConfig"),
+    "training.config": ("ModelConfig", "TrainConfig"),
 }
 _SOURCES = {name: f"falcon_gnn.{module}" for module, names in _MODULES.items() for name in names}
 

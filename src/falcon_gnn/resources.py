@@ -4,9 +4,29 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 
 from falcon_gnn.errors import BudgetError
+
+
+def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
+    """Return bytes in the binary unit that fits, to one decimal.
+
+    Args:
+        num_bytes: The bytes.
+        round_up: Whether the figure must not be below them, so that it can be used as a budget.
+
+    Example:
+        >>> format_bytes(1536), format_bytes(2**31), format_bytes(2**20 + 1, round_up=True)
+        ('1.5 KiB', '2.0 GiB', '1.1 MiB')
+    """
+    value, unit = float(num_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{ceil(10 * value) / 10 if round_up else value:,.1f} {unit}"
 
 
 def available_memory() -> int | None:
@@ -32,7 +52,7 @@ def require_memory(num_bytes: int, purpose: str) -> None:
     available = available_memory()
     if available is not None and num_bytes > available:
         msg = (
-            f"{num_bytes / 2**30:.2f} GiB of memory are needed to {purpose} and {available / 2**30:.2f} GiB are "
+            f"{format_bytes(num_bytes)} of memory are needed to {purpose} and {format_bytes(available)} are "
             "available. Use a machine with more memory, or collapse with the Spark engine."
         )
         raise BudgetError(msg)

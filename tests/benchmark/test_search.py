@@ -10,7 +10,7 @@ from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.config import CollapseConfig
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 pytest.importorskip("optuna")
 

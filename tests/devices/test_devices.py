@@ -24,9 +24,9 @@ from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.quantization.layers import compressed_batch_norm
 from falcon_gnn.quantization.mlp import MLP
-from falcon_gnn.quantization.rows import SharedBatch
+from falcon_gnn.quantization.moments import SharedBatch
 from falcon_gnn.training.checkpoint import read_checkpoint
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.state import TrainingState, TrainResult

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from falcon_gnn.quantization import rows
+from falcon_gnn.quantization import chunks
 from falcon_gnn.quantization.mlp import MLP, CompressedBlock
 
 SavedBytes = Callable[..., int]
@@ -24,7 +24,7 @@ def make_pair(bits: int, num_layers: int = 3, **options: object) -> tuple[MLP, M
 
 @pytest.fixture(autouse=True)
 def _several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "CHUNK_VALUES", 64 * 64)
+    monkeypatch.setattr(chunks, "CHUNK_VALUES", 64 * 64)
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])

@@ -2,7 +2,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falcon_gnn.reporting.formats import (
-    format_bytes,
     format_count,
     format_ratio,
     format_seconds,
@@ -10,6 +9,7 @@ from falcon_gnn.reporting.formats import (
     format_signed,
     format_tick,
 )
+from falcon_gnn.resources import format_bytes
 
 
 def test_a_share_below_one_is_never_shown_as_100_percent() -> None:
@@ -45,7 +45,7 @@ def test_durations_change_unit_without_a_gap() -> None:
 
 
 def test_sizes_are_in_binary_units() -> None:
-    assert [format_bytes(value) for value in (0, 1023, 1024, 3 * 2**40)] == ["0 B", "1023 B", "1.00 KiB", "3.00 TiB"]
+    assert [format_bytes(value) for value in (0, 1023, 1024, 3 * 2**40)] == ["0.0 B", "1,023.0 B", "1.0 KiB", "3.0 TiB"]
 
 
 def test_a_difference_that_rounds_to_zero_has_no_sign() -> None:

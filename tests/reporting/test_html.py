@@ -79,7 +79,7 @@ def test_the_page_holds_every_figure_of_the_report(text: str) -> None:
 
 def test_the_page_prints_the_figures_of_the_collapse(text: str) -> None:
     words = re.sub(r"<[^>]+>", " ", text)
-    for shown in ("37.5%", "300 MiB", "1.5 s", "−0.250", "eigenvector", "Self-loops removed", "9 of 12 connected"):
+    for shown in ("37.5%", "300.0 MiB", "1.5 s", "−0.250", "eigenvector", "Self-loops removed", "9 of 12 connected"):
         assert shown in words
 
 

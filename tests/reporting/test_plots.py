@@ -219,7 +219,8 @@ def test_no_texts_of_the_reports_figures_overlap(
 
 def test_no_figure_touches_pyplot() -> None:
     code = (
-        "import sys; from falcon_gnn.reporting import LineAxes, lines_figure, save_figure\n"
+        "import sys; from falcon_gnn.reporting.plots import LineAxes, lines_figure\n"
+        "from falcon_gnn.reporting.style import save_figure\n"
         "lines_figure({'a': ([1], [2])}, LineAxes('x', 'y')).savefig('/dev/null', format='svg')\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )

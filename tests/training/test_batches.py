@@ -4,7 +4,7 @@ import torch
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.batches import FullBatch, PartBatches, PartSettings, RowBatches
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.models import GCN
 from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.targets import take_targets, training_nodes

@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 
 from falcon_gnn.errors import FalconWarning
 from falcon_gnn.graph import Graph
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.correction import (
     CORRECT_ALPHAS,
     SMOOTH_ALPHAS,

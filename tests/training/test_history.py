@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from falcon_gnn.training.batches import FullBatch, PartSettings
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.history import Histories, HistoryBatches, split_halo
 from falcon_gnn.training.models import GCN
 from falcon_gnn.training.propagation import normalized_csr

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from falcon_gnn.graph import Graph
-from falcon_gnn.planning import estimate_memory
+from falcon_gnn.planning.estimate import estimate_memory
 from falcon_gnn.training.batches import PartBatches
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.history import split_halo
 from falcon_gnn.training.memory import measure_peak, tensors_within

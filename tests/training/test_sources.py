@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 
 from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.training.batches import FullBatch, PartBatches, RowBatches
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.history import HistoryBatches
 from falcon_gnn.training.hops import hop_features
 from falcon_gnn.training.sources import make_source

@@ -4,7 +4,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import GraphBatch, RowBatch
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
 from falcon_gnn.training.models import GraphInput, build_model
 from falcon_gnn.training.propagation import SparseMatrix

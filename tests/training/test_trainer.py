@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.checkpoint import read_checkpoint
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.inference import predict
 from falcon_gnn.training.state import TrainResult
 from falcon_gnn.training.trainer import train

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.weights import ModelSpec, load_model, save_model
 
 SPEC = ModelSpec(ModelConfig(model="qsign", hidden_channels=4, batch_norm=True), 5, 3, "classes")

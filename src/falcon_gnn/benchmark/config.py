@@ -16,7 +16,7 @@ from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
 from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
-from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 Kind = Literal["train", "resources", "label_error", "collapse_time"]
 Reduction = Literal["none", "falcon", "coarsen"]

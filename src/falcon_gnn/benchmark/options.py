@@ -5,7 +5,7 @@ from typing import Any
 
 from falcon_gnn.benchmark.config import SECTIONS, Budget, Kind, Options, Reduction
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 
 def merge_options(*layers: Options) -> Options:

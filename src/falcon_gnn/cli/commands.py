@@ -19,7 +19,7 @@ from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.config import CollapseConfig
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
     from falcon_gnn.graph import Graph
@@ -197,7 +197,7 @@ def plan(
 ) -> None:
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
     from falcon_gnn.pipeline.outputs import write_peak_curves
-    from falcon_gnn.planning import plan_models, standard_configs
+    from falcon_gnn.planning.fit import plan_models, standard_configs
     from falcon_gnn.reporting.terminal import plans_table
 
     values = options["options"]

@@ -12,7 +12,7 @@ from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.budgets import parse_budget
 from falcon_gnn.reduction.config import CollapseConfig
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 app = typer.Typer(help="Experiments: run them, tabulate them, search for the best options.", no_args_is_help=True)
 

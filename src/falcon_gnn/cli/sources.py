@@ -9,7 +9,7 @@ from falcon_gnn.cli.fields import chosen
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.pipeline.options import BudgetOptions
 from falcon_gnn.reduction.budgets import parse_budget
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
     from falcon_gnn.graph import Graph

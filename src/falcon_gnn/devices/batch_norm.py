@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from falcon_gnn.quantization.layers import update_running_statistics
-from falcon_gnn.quantization.rows import SharedBatch
+from falcon_gnn.quantization.moments import SharedBatch
 
 
 class SyncedBatchNorm(nn.BatchNorm1d):

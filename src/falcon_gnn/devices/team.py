@@ -17,7 +17,7 @@ from falcon_gnn.devices.place import STOP_FILE_VARIABLE, Place
 from falcon_gnn.devices.shards import shard_source
 from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import BatchSource, PartBatches
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.crew import Crew
 
 _TRAINED = ("sign", "qsign", "sign-original", "cluster-gcn")

@@ -13,7 +13,7 @@ from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport
-from falcon_gnn.training.configs import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 NODE_BUDGET = 0.34
 _TRAINING = TrainConfig(

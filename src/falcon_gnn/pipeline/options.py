@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 
 HopsFrom = Literal["reduced", "original"]
 Preset = Literal["paper", "recommended"]

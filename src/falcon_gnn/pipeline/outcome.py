@@ -8,7 +8,7 @@ import numpy as np
 from falcon_gnn.evaluation import Metrics
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
-from falcon_gnn.planning import MemoryPlan
+from falcon_gnn.planning.fit import MemoryPlan
 from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.coarsening import CoarsenResult
 from falcon_gnn.reduction.result import CollapseResult

@@ -15,7 +15,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.result import CollapseResult
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from falcon_gnn.training.state import TrainResult
@@ -71,14 +71,15 @@ def write_peak_curves(
     Args:
         graph: The original graph.
         configs: Configurations by the name to show.
-        memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.parse_memory` reads it.
+        memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.budget_text.parse_memory` reads it.
         path: The ``.png`` or ``.svg`` file to write.
         scope: As in :class:`RunConfig`.
 
     Raises:
         MissingDependencyError: If matplotlib is not installed.
     """
-    from falcon_gnn.planning import device_memory, parse_memory, predict_curve
+    from falcon_gnn.planning.budget_text import device_memory, parse_memory
+    from falcon_gnn.planning.fit import predict_curve
     from falcon_gnn.reporting.plots import Line, LineAxes, lines_figure
     from falcon_gnn.reporting.style import save_figure
 

@@ -12,7 +12,7 @@ from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome,
 from falcon_gnn.pipeline.outputs import write_run
 from falcon_gnn.pipeline.training_graph import OnStage, prepare, reduce_training_graph
 from falcon_gnn.reduction.result import CollapseResult
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.correction import CorrectedScores, choose_correction
 from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.state import TrainResult
@@ -41,7 +41,8 @@ def run(
         graph: The original graph, with the masks to train, validate and test on.
         config: What to do; by default QSIGN is trained on the whole training graph.
         name: The graph's name, for the record.
-        memory: Bytes that a training step may take, as :func:`falcon_gnn.planning.parse_memory` reads them: sets the
+        memory: Bytes that a training step may take, as
+            :func:`falcon_gnn.planning.budget_text.parse_memory` reads them: sets the
             node budget of ``config.reduction``, which must be a FALCON collapse, and the number of batches.
         out: A folder for the record, the best weights, the learning curve, the map and the report.
         resume: Go on from the checkpoint in ``out``.
@@ -61,7 +62,7 @@ def run(
         >>> training = fg.TrainConfig(fg.ModelConfig("sign", hidden_channels=32), num_epochs=5, learning_rate=0.01)
         >>> outcome = fg.run(graph, fg.RunConfig(training, fg.CollapseConfig(0.34)), progress=False)
         >>> outcome.trained_on.num_nodes, outcome.scores.test.num_nodes, outcome.memory.total < 2**24
-        (367, 360, True)
+        (367, 359, True)
     """
     tell = on_stage or (lambda _: None)
     started = perf_counter()

@@ -16,10 +16,10 @@ from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.grouping import averaging_matrix
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import part_in_scope
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from falcon_gnn.planning import MemoryPlan
+    from falcon_gnn.planning.fit import MemoryPlan
     from falcon_gnn.training.hops import Readout
     from falcon_gnn.training.sources import HopSource
 
@@ -122,7 +122,7 @@ def fit_collapse(
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
-    from falcon_gnn.planning import fit_budget, shrink_to_fit
+    from falcon_gnn.planning.fit import fit_budget, shrink_to_fit
 
     if on_stage is not None:
         on_stage("planning")

@@ -13,16 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from falcon_gnn.quantization.levels import BlockLevel, ChainConfig, InputLevel, Rebuilt
-from falcon_gnn.quantization.rows import (
-    ColumnMoments,
-    Scratch,
-    add_outer_,
-    add_product,
-    multiply,
-    product_dtype,
-    row_chunks,
-)
+from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig, InputLevel, Rebuilt
+from falcon_gnn.quantization.chunks import Scratch, row_chunks
+from falcon_gnn.quantization.moments import ColumnMoments
+from falcon_gnn.quantization.products import add_outer_, add_product, multiply, product_dtype
 
 
 def run_chain(x: Tensor, config: ChainConfig, parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

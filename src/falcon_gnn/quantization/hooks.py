@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from falcon_gnn.quantization.bitmask import apply_mask_, pack_bits, unpack_bits
+from falcon_gnn.quantization.chunks import CHUNK_VALUES
 from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, check_bits, dequantize, quantize
-from falcon_gnn.quantization.rows import CHUNK_VALUES
 
 # Steps of the graph that only reshape or cast: what they make of a parameter is still the parameter.
 _FORMATTING = {

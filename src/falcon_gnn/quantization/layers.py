@@ -12,18 +12,11 @@ from torch.nn import functional
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
+from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, quantize
-from falcon_gnn.quantization.rows import (
-    ColumnMoments,
-    Scratch,
-    SharedBatch,
-    add_outer_,
-    flatten_codes,
-    multiply,
-    product_dtype,
-    restore_codes,
-    row_chunks,
-)
+from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch, SharesBatch
+from falcon_gnn.quantization.products import add_outer_, multiply, product_dtype
+from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
 
 def relu_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, inplace: bool = False) -> Tensor:
@@ -104,9 +97,7 @@ def share_batch(norm: nn.BatchNorm1d, num_rows: int) -> SharedBatch | None:
         norm: A layer; one that normalises over several devices has a method ``share_batch`` that counts their rows.
         num_rows: Rows of this device.
     """
-    share = getattr(norm, "share_batch", None)
-    shared: SharedBatch | None = None if share is None else share(num_rows)
-    return shared
+    return norm.share_batch(num_rows) if isinstance(norm, SharesBatch) else None
 
 
 def check_dropout(probability: float, name: str) -> None:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.chain import run_chain
+from falcon_gnn.quantization.chain_levels import ChainConfig
 from falcon_gnn.quantization.codec import check_bits
 from falcon_gnn.quantization.layers import (
     check_dropout,
@@ -17,7 +18,6 @@ from falcon_gnn.quantization.layers import (
     share_batch,
     update_running_statistics,
 )
-from falcon_gnn.quantization.levels import ChainConfig
 
 
 class MLP(nn.Module):

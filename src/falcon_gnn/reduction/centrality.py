@@ -18,6 +18,10 @@ PAGERANK_TOLERANCE = 1e-11
 PAGERANK_ITERATIONS = 1_000
 EIGENVECTOR_TOLERANCE = 1e-6
 EIGENVECTOR_ITERATIONS = 10_000
+SIGNIFICANT_DIGITS = 10
+"""Digits of a score that count; what lies beyond is rounding noise."""
+ZERO_SHARE = 1e-12
+"""Share of the largest score below which one counts as 0."""
 _DEPENDENCY_BLOCKS = 8
 _SOURCES_PER_STEP = 1024
 _ABBREVIATIONS = {
@@ -284,12 +288,12 @@ def round_scores(scores: NDArray[Any]) -> ScoreArray:
     """
     values = np.asarray(scores, np.float64).copy()
     size = np.abs(values)
-    values[size < 1e-12 * size.max(initial=0.0)] = 0.0
+    values[size < ZERO_SHARE * size.max(initial=0.0)] = 0.0
     nonzero = values != 0
     exponent = np.floor(np.log10(np.abs(values[nonzero])))
-    scale = 10.0 ** (exponent - 9)
+    scale = 10.0 ** (exponent - (SIGNIFICANT_DIGITS - 1))
     rounded = np.rint(values[nonzero] / scale)
-    carried = np.abs(rounded) >= 1e10
+    carried = np.abs(rounded) >= 10.0**SIGNIFICANT_DIGITS
     rounded[carried] /= 10
     scale[carried] = 10.0 ** (exponent[carried] - 8)
     values[nonzero] = rounded * scale

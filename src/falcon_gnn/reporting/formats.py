@@ -1,7 +1,5 @@
 """Numbers as a reader wants them: few digits, a unit, thousands separated."""
 
-import math
-
 MINUS = "\N{MINUS SIGN}"
 NOTHING = "\N{EN DASH}"
 
@@ -68,20 +66,6 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes:,} min {rest} s"
-
-
-def format_bytes(num_bytes: float) -> str:
-    """Return a size in binary units.
-
-    Example:
-        >>> format_bytes(453652480), format_bytes(12), format_bytes(5 * 2**30)
-        ('433 MiB', '12 B', '5.00 GiB')
-    """
-    power = min(int(math.log2(num_bytes) // 10), 4) if num_bytes >= 1 else 0
-    value = num_bytes / 2 ** (10 * power)
-    if power == 0:
-        return f"{value:.0f} B"
-    return f"{value:.2f} {'KMGT'[power - 1]}iB" if value < 10 else f"{value:,.0f} {'KMGT'[power - 1]}iB"
 
 
 def format_tick(value: float) -> str:

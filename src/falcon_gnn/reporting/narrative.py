@@ -7,7 +7,6 @@ from falcon_gnn.reporting import plots
 from falcon_gnn.reporting.formats import (
     MINUS,
     NOTHING,
-    format_bytes,
     format_count,
     format_ratio,
     format_seconds,
@@ -15,6 +14,7 @@ from falcon_gnn.reporting.formats import (
     format_signed,
 )
 from falcon_gnn.reporting.sections import Picture, Section, Table, Tile
+from falcon_gnn.resources import format_bytes
 
 MOST_LABEL_ROWS = 20
 _NUM_FEATURE_ROWS = 10

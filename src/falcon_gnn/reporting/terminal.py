@@ -66,7 +66,7 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     """Return what fits a memory budget per model, with the predicted peak by what it is for.
 
     Args:
-        plans: As :func:`falcon_gnn.planning.plan_models` returns them.
+        plans: As :func:`falcon_gnn.planning.fit.plan_models` returns them.
         memory: The budget as the user wrote it.
     """
     columns = ["model", "bits", "nodes", "batches", "peak", *_SHORT_KINDS]

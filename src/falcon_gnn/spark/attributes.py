@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.spark.frames import F
-from falcon_gnn.spark.nodes import MASKS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,7 @@ def survivor_rows(nodes: "DataFrame", groups: "DataFrame") -> "DataFrame":
         OptionError: If there is a training mask and no training node survives.
     """
     kept = nodes.join(groups.select(F.col("survivor_id").alias("node_id")).distinct(), "node_id")
-    masks = [name for name in MASKS if name in nodes.columns]
+    masks = [name for name in MASK_NAMES if name in nodes.columns]
     if not masks:
         return kept
     found = kept.agg(*[F.max(F.col(name).cast("int")).alias(name) for name in masks]).first()

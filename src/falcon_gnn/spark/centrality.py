@@ -12,6 +12,8 @@ from falcon_gnn.reduction.centrality import (
     EIGENVECTOR_TOLERANCE,
     PAGERANK_ITERATIONS,
     PAGERANK_TOLERANCE,
+    SIGNIFICANT_DIGITS,
+    ZERO_SHARE,
 )
 from falcon_gnn.spark.edges import both_directions
 from falcon_gnn.spark.frames import F, count_partitions, cut_lineage, fixed_partitions, seeded_column
@@ -87,8 +89,8 @@ def round_scores(scores: "DataFrame") -> "DataFrame":
     largest = scores.agg(F.max(F.abs("centrality"))).first()
     assert largest is not None
     value = F.col("centrality")
-    scale = F.pow(F.lit(10.0), F.floor(F.log10(F.abs(value))) - 9)
-    is_zero = (F.abs(value) < 1e-12 * (largest[0] or 0.0)) | (value == 0)
+    scale = F.pow(F.lit(10.0), F.floor(F.log10(F.abs(value))) - (SIGNIFICANT_DIGITS - 1))
+    is_zero = (F.abs(value) < ZERO_SHARE * (largest[0] or 0.0)) | (value == 0)
     return scores.withColumn("phi", F.when(is_zero, 0.0).otherwise(F.rint(value / scale) * scale))
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.errors import GraphError
+from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.spark.frames import F, number_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-MASKS = ("train_mask", "val_mask", "test_mask")
 _WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
 _NUMBER_TYPES = (*_WHOLE_TYPES, "float", "double", "boolean")
 
@@ -60,7 +60,7 @@ def check_nodes(nodes: "DataFrame", columns: NodeColumns) -> dict[str, int]:
         GraphError: If an id is missing or stands twice, a feature is not finite or missing, arrays differ in length, or
             masks overlap, have gaps or select nothing.
     """
-    masks = [name for name in MASKS if name in nodes.columns]
+    masks = [name for name in MASK_NAMES if name in nodes.columns]
     sums = [F.sum(F.col(name).cast("int")).alias(name) for name in masks]
     gaps = [F.count_if(F.col(name).isNull()).alias(f"gaps_{name}") for name in masks]
     overlap = F.count_if(sum((F.coalesce(F.col(n).cast("int"), F.lit(0)) for n in masks), F.lit(0)) > 1)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from falcon_gnn.training.batches import BatchSource
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.steps import resolve_device
 
 

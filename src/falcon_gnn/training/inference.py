@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.batches import to_tensor
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import aggregate, float_features, hop_features, require_features
 from falcon_gnn.training.models import GCN, Features, OriginalSIGN
 from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from falcon_gnn.quantization.layers import compressed_batch_norm, compressed_linear, relu_dropout
 from falcon_gnn.quantization.mlp import MLP
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.propagation import SparseMatrix
 
 Features = Tensor | SparseMatrix

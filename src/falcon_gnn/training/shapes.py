@@ -11,7 +11,7 @@ from torch import Tensor
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
 from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within

@@ -10,7 +10,7 @@ from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, PartSettings, RowBatches
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
 from falcon_gnn.training.hops import Readout, hop_features, require_features
 from falcon_gnn.training.targets import Targets, take_targets, training_nodes

@@ -22,7 +22,7 @@ from falcon_gnn.training.checkpoint import (
     restore_generators,
     restore_optimizer,
 )
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.history import HistoryBatches
 from falcon_gnn.training.inference import InferenceSettings, make_scorer

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import Batch
-from falcon_gnn.training.configs import Precision, TrainConfig
+from falcon_gnn.training.config import Precision, TrainConfig
 
 _FUSED_DEVICES = ("cpu", "cuda")
 

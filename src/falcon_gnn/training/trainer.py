@@ -9,7 +9,7 @@ from pathlib import Path
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
-from falcon_gnn.training.configs import TrainConfig
+from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard, ProgressBar, Reporter, TensorBoardLog
 from falcon_gnn.training.sources import HopSource

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 from falcon_gnn.labels import Task
-from falcon_gnn.training.configs import ModelConfig
+from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.models import build_model
 
 _WEIGHTS_FILE, _SPEC_FILE = "weights.safetensors", "model.json"

@@ -1,39 +1,22 @@
-"""From bytes to nodes: what a training step needs, and the largest node budget that fits (Eq. 1, with Ψ in bytes)."""
+"""From bytes to nodes: the largest node budget whose training step fits a memory budget (Eq. 1, with Ψ in bytes)."""
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
+from falcon_gnn.planning.budget_text import device_memory, parse_memory
+from falcon_gnn.planning.estimate import MemoryEstimate, estimate_batch, estimate_memory, workspace_bytes
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.scope import part_in_scope
-from falcon_gnn.resources import total_memory
-from falcon_gnn.training.configs import ModelName, TrainConfig
-from falcon_gnn.training.partition import BatchSize
-from falcon_gnn.training.shapes import (
-    GraphShape,
-    largest_batch,
-    predict_step,
-    row_batch,
-    shape_of_graph,
-    trains_on_cuda,
-)
+from falcon_gnn.resources import format_bytes
+from falcon_gnn.training.config import ModelName, TrainConfig
+from falcon_gnn.training.shapes import GraphShape, row_batch, shape_of_graph
 
-if TYPE_CHECKING:
-    from falcon_gnn.training.memory import MemoryPeak
-
-CUDA_WORKSPACE_BYTES = 32 * 2**20
-"""Set aside for the matrix libraries' workspace on a CUDA device; fake tensors cannot see it."""
-CPU_WORKSPACE_BYTES = 4 * 2**20
-"""Set aside for the matrix library's packing buffers on the CPU, which it keeps from one product to the next. MKL says
-4.4 to 7.6 MiB per thread for the products of a step, part of which is ever touched; small products need none."""
 FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
@@ -42,37 +25,6 @@ _STANDARD: tuple[tuple[ModelName, int | None], ...] = (
     ("gcn", None), ("gcn", 2), ("cluster-gcn", None), ("cluster-gcn", 2), ("gas", None), ("gas", 2),
     ("sign", None), ("qsign", 2),
 )  # fmt: skip
-_UNITS = {
-    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-}  # fmt: skip
-_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]*)\s*", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Predicted bytes at the peak of one training step, by what they are for.
-
-    Attributes:
-        weights: Parameters and running statistics.
-        gradients: Gradients of the parameters.
-        optimizer: Adam's two moments.
-        activations: What the forward pass keeps or still holds.
-        inputs: The batch: features, adjacency, targets.
-        temporaries: Buffers inside operators, and the matrix libraries' workspace.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-    inputs: int
-    temporaries: int
-
-    @property
-    def total(self) -> int:
-        """The predicted peak in bytes."""
-        return sum(asdict(self).values())
 
 
 @dataclass(frozen=True)
@@ -107,47 +59,6 @@ class MemoryPlan:
         if not self.needs_collapse:
             return f"All {self.num_nodes:,} nodes fit in {batches} ({peak}); nothing needs to be collapsed."
         return f"{self.node_budget:,} of {self.num_nodes:,} nodes fit in {batches} ({peak})."
-
-
-def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None) -> int:
-    """Return a memory budget in bytes.
-
-    Args:
-        text: A number of bytes, a figure with a unit (``"900MB"`` = 900·10⁶, ``"2GiB"`` = 2·2³⁰), or a share of the
-            device's memory (``"80%"``).
-        device_bytes: Returns the device's memory in bytes; by default this machine's.
-
-    Raises:
-        BudgetError: If the text is none of these, or is not above 0.
-
-    Example:
-        >>> parse_memory("2GiB"), parse_memory("900MB"), parse_memory("1.5 KiB")
-        (2147483648, 900000000, 1536)
-    """
-    if isinstance(text, int) and not isinstance(text, bool):
-        value, unit = Decimal(text), ""
-    else:
-        match = _MEMORY.fullmatch(text) if isinstance(text, str) else None
-        value, unit = (Decimal(match[1]), match[2].lower()) if match else (Decimal(0), "?")
-    if unit == "%" and 0 < value <= 100:
-        return int(value * (device_bytes or total_memory)() / 100)
-    if unit in _UNITS and value * _UNITS[unit] >= 1:
-        return int(value * _UNITS[unit])
-    msg = (
-        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), at least 1, or a share of the "
-        f"device's above 0 and at most 100 %, such as '80%', got {text!r}."
-    )
-    raise BudgetError(msg)
-
-
-def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
-    """Return the predicted peak of a training step, from one step under fake tensors: no data, no device.
-
-    Args:
-        shape: Nodes, edges, features and labels of the graph to train on.
-        config: The model and how it is trained.
-    """
-    return _estimate_batch(shape, largest_batch(shape, config), config)
 
 
 def fit_budget(
@@ -259,43 +170,12 @@ def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | N
     return found, min(smaller, reduced.num_nodes - 1)
 
 
-def device_memory(device: str) -> int:
-    """Return a device's memory in bytes: of the CUDA device, else of this machine."""
-    from falcon_gnn.training.steps import resolve_device
-
-    chosen = resolve_device(device)
-    if chosen.type != "cuda":
-        return total_memory()
-    import torch
-
-    return int(torch.cuda.get_device_properties(chosen).total_memory)
-
-
-def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
-    """Return bytes in the binary unit that fits, to one decimal.
-
-    Args:
-        num_bytes: The bytes.
-        round_up: Whether the figure must not be below them, so that it can be used as a budget.
-
-    Example:
-        >>> format_bytes(1536), format_bytes(2**31), format_bytes(2**20 + 1, round_up=True)
-        ('1.5 KiB', '2.0 GiB', '1.1 MiB')
-    """
-    value, unit = float(num_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{ceil(10 * value) / 10 if round_up else value:,.1f} {unit}"
-
-
 def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool) -> MemoryPlan:
     """Fit a SIGN model, whose step depends on the rows of a batch only."""
 
     @cache
     def peak(num_rows: int) -> int:
-        return _estimate_batch(whole, row_batch(num_rows), config).total
+        return estimate_batch(whole, row_batch(num_rows), config).total
 
     num_nodes = whole.num_nodes
     rows = _largest_fitting(peak, _fewest_nodes(config), num_nodes, budget)
@@ -353,7 +233,7 @@ def _floor_error(whole: GraphShape, config: TrainConfig, budget: int) -> BudgetE
         hint += f", or lower hidden_channels from {config.model.hidden_channels} to {hidden}"
     msg = (
         f"memory must be at least {needed} for the smallest step, {format_bytes(fixed)} of it for weights, gradients "
-        f"and optimizer and {format_bytes(_workspace_bytes(config))} for the matrix libraries' workspace, got "
+        f"and optimizer and {format_bytes(workspace_bytes(config))} for the matrix libraries' workspace, got "
         f"{format_bytes(budget)}. To fit, {hint}."
     )
     return BudgetError(msg)
@@ -369,15 +249,3 @@ def _largest_hidden(whole: GraphShape, config: TrainConfig, budget: int) -> int:
         return estimate_memory(_smallest(whole, config), narrower).total
 
     return _largest_fitting(peak, 1, config.model.hidden_channels, budget)
-
-
-def _estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryEstimate:
-    peak: MemoryPeak = predict_step(shape, batch, config)
-    return MemoryEstimate(
-        weights=peak.parameters, gradients=peak.gradients, optimizer=peak.optimizer, activations=peak.activations,
-        inputs=peak.inputs, temporaries=peak.temporaries + _workspace_bytes(config),
-    )  # fmt: skip
-
-
-def _workspace_bytes(config: TrainConfig) -> int:
-    return CUDA_WORKSPACE_BYTES if trains_on_cuda(config) else CPU_WORKSPACE_BYTES

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.configs import ModelConfig, TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_a_configuration_survives_json():
 
 
 def test_making_a_configuration_does_not_import_torch():
-    code = "import sys, falcon_gnn.training.configs as c; c.TrainConfig(); print('torch' in sys.modules)"
+    code = "import sys, falcon_gnn.training.config as c; c.TrainConfig(); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from falcon_gnn.quantization.rows import CHUNK_VALUES, MOST_CHUNKS, row_chunks
+from falcon_gnn.quantization.chunks import CHUNK_VALUES, MOST_CHUNKS, row_chunks
 
 
 @pytest.mark.parametrize(("num_rows", "width"), [(0, 4), (1, 1), (4_491, 1_024), (44_906, 1_024), (100, 10**6)])

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier, relu_dropout_
+from falcon_gnn.quantization.chunks import Scratch
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, draw_seeds, quantize
-from falcon_gnn.quantization.rows import ColumnMoments, Scratch, SharedBatch, flatten_codes, restore_codes
+from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch
+from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
 
 @dataclass(frozen=True)

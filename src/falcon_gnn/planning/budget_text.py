@@ -1,0 +1,57 @@
+"""A memory budget as people write it."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+from falcon_gnn.errors import BudgetError
+from falcon_gnn.resources import total_memory
+
+_UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]*)\s*", re.IGNORECASE)
+
+
+def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None) -> int:
+    """Return a memory budget in bytes.
+
+    Args:
+        text: A number of bytes, a figure with a unit (``"900MB"`` = 900·10⁶, ``"2GiB"`` = 2·2³⁰), or a share of the
+            device's memory (``"80%"``).
+        device_bytes: Returns the device's memory in bytes; by default this machine's.
+
+    Raises:
+        BudgetError: If the text is none of these, or is not above 0.
+
+    Example:
+        >>> parse_memory("2GiB"), parse_memory("900MB"), parse_memory("1.5 KiB")
+        (2147483648, 900000000, 1536)
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        value, unit = Decimal(text), ""
+    else:
+        match = _MEMORY.fullmatch(text) if isinstance(text, str) else None
+        value, unit = (Decimal(match[1]), match[2].lower()) if match else (Decimal(0), "?")
+    if unit == "%" and 0 < value <= 100:
+        return int(value * (device_bytes or total_memory)() / 100)
+    if unit in _UNITS and value * _UNITS[unit] >= 1:
+        return int(value * _UNITS[unit])
+    msg = (
+        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), at least 1, or a share of the "
+        f"device's above 0 and at most 100 %, such as '80%', got {text!r}."
+    )
+    raise BudgetError(msg)
+
+
+def device_memory(device: str) -> int:
+    """Return a device's memory in bytes: of the CUDA device, else of this machine."""
+    from falcon_gnn.training.steps import resolve_device
+
+    chosen = resolve_device(device)
+    if chosen.type != "cuda":
+        return total_memory()
+    import torch
+
+    return int(torch.cuda.get_device_properties(chosen).total_memory)

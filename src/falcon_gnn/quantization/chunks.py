@@ -1,0 +1,49 @@
+"""Matrices in chunks of rows, so that work on a large one needs temporaries of a fixed size only."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from torch import Tensor
+
+CHUNK_VALUES = 1 << 19
+MOST_CHUNKS = 32
+"""Chunks of a matrix, which grow where there would be more: predicting a step goes through every one of them."""
+
+# A matrix product over fewer rows than this no longer keeps the processor busy.
+_FEWEST_ROWS = 32
+
+
+def row_chunks(num_rows: int, width: int) -> Iterator[slice]:
+    """Yield ranges of rows that cover ``num_rows``, each of about 524,288 values, or more where 32 would not do.
+
+    Args:
+        num_rows: Rows of the matrix.
+        width: Columns of the widest matrix that is worked on.
+    """
+    step = max(_FEWEST_ROWS, CHUNK_VALUES // max(width, 1), ceil(num_rows / MOST_CHUNKS))
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
+
+
+class Scratch:
+    """Chunk-sized matrices that are made once and used for every chunk.
+
+    A fresh one per chunk would go back to the system and come back page by page, which costs as much as the arithmetic.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._buffers: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Return a contiguous matrix of undefined content, valid until the name is taken again.
+
+        Args:
+            name: What it is for: matrices of different names do not overlap.
+            shape: Rows and columns.
+        """
+        size = shape[0] * shape[1]
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < size:
+            buffer = self._buffers[name] = self._like.new_empty(size)
+        return buffer[:size].view(shape[0], shape[1])

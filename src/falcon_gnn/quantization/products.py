@@ -1,0 +1,33 @@
+"""Matrix products in the type that autocast wants, written where they are wanted."""
+
+import torch
+from torch import Tensor
+
+
+def product_dtype(x: Tensor) -> torch.dtype | None:
+    """Return the dtype in which autocast wants matrix products with ``x``; None outside autocast."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def multiply(a: Tensor, b: Tensor, out: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Write the matrix product of two matrices to ``out``, computed in ``dtype`` if one is given, and return it."""
+    if dtype is None:
+        return torch.mm(a, b, out=out)
+    return out.copy_(torch.mm(a.to(dtype), b.to(dtype)))
+
+
+def add_outer_(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None) -> None:
+    """Add the product of ``a`` transposed and ``b``, computed in ``dtype`` if one is given, to ``total``."""
+    if dtype is None:
+        total.addmm_(a.t(), b)
+    else:
+        total.add_(torch.mm(a.t().to(dtype), b.to(dtype)))
+
+
+def add_product(bias: Tensor, a: Tensor, b: Tensor, out: Tensor, dtype: torch.dtype | None) -> None:
+    """Write the matrix product of two matrices plus a row to ``out``; the product in ``dtype`` if one is given."""
+    if dtype is None:
+        torch.addmm(bias, a, b, out=out)
+    else:
+        out.copy_(torch.mm(a.to(dtype), b.to(dtype))).add_(bias)
