@@ -45,6 +45,10 @@ def spark() -> Any:
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",
+        # Tables of a few rows: compiling a query costs more than running it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
         # The JVM's slower compiler costs a short session more than it gives.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
