@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features
 from falcon_gnn.training.models import Features, GraphInput
 from falcon_gnn.training.partition import draw_batches, split_graph
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, shared_tensor
+from falcon_gnn.training.propagation import SparseMatrix, shared_tensor
 from falcon_gnn.training.targets import Targets
 
 
@@ -105,12 +106,20 @@ class FullBatch:
         targets: Their targets.
         concat_self: Whether the model needs X beside ÃX.
         device: Where the batch stays.
+        normalize: Whether each row of X is divided by its length.
     """
 
     def __init__(
-        self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, concat_self: bool, device: torch.device
+        self,
+        graph: Graph,
+        node_ids: NDArray[np.int64],
+        targets: Targets,
+        concat_self: bool,
+        device: torch.device,
+        *,
+        normalize: bool = False,
     ) -> None:
-        matrix, features = normalized_csr(graph), float_features(graph)
+        matrix, features = normalized_csr(graph), float_features(graph, normalize=normalize)
         inputs = GraphInput(
             SparseMatrix.from_scipy(matrix),
             to_tensor(aggregate(matrix, features)),
@@ -133,12 +142,14 @@ class PartSettings:
         num_batches: Batches per epoch, each of about ``num_parts / num_batches`` parts.
         concat_self: Whether the model needs X beside ÃX.
         seed: Seeds METIS and the dealing.
+        normalize: Whether each row of X is divided by its length.
     """
 
     num_parts: int
     num_batches: int
     concat_self: bool
     seed: int
+    normalize: bool = False
 
 
 class PartBatches:
@@ -154,8 +165,8 @@ class PartBatches:
     """
 
     def __init__(self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, settings: PartSettings) -> None:
-        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight)
-        self.features = float_features(graph)
+        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight, self_weight=graph.self_weight)
+        self.features = float_features(graph, normalize=settings.normalize)
         self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
         self.settings = settings
         self.parts = split_graph(self.structure, settings.num_parts, settings.seed)

@@ -104,6 +104,8 @@ class TrainConfig:
         task: Meaning of the labels; None to infer it.
         num_classes: L for classes; None for the largest label of the training and evaluation graphs + 1.
         measure_memory: Whether the peak of a training step is measured.
+        normalize_hops: Whether each node's features are divided by their Euclidean length, hop by hop for the SIGN
+            models, X alone for the others, in training and in prediction: features on one scale.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -121,6 +123,7 @@ class TrainConfig:
     task: Task | None = None
     num_classes: int | None = None
     measure_memory: bool = False
+    normalize_hops: bool = False
 
     def __post_init__(self) -> None:
         """Check every value once.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import Batch, GraphBatch, PartSettings, RowBatch, epoch_generator
 from falcon_gnn.training.configs import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput, split_halo
@@ -17,7 +18,7 @@ from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.memory import MemoryPeak, measure_peak
 from falcon_gnn.training.models import Features, GraphInput, build_model
 from falcon_gnn.training.partition import draw_batches, split_graph
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr
+from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets, resolve_task, training_nodes
 

@@ -42,9 +42,9 @@ def make_source(
     if model.uses_hop_features:
         return _make_row_source(graph, config, node_ids, targets, hop_source)
     if model.model == "gcn":
-        return FullBatch(graph, node_ids, targets, model.concat_self, device)
+        return FullBatch(graph, node_ids, targets, model.concat_self, device, normalize=config.normalize_hops)
     num_parts = config.num_batches if model.num_parts is None else model.num_parts
-    settings = PartSettings(num_parts, config.num_batches, model.concat_self, config.seed)
+    settings = PartSettings(num_parts, config.num_batches, model.concat_self, config.seed, config.normalize_hops)
     if model.model == "cluster-gcn":
         return PartBatches(graph, node_ids, targets, settings)
     histories = Histories(
@@ -101,7 +101,7 @@ def _make_row_source(
     graph: Graph, config: TrainConfig, node_ids: NDArray[np.int64], targets: Targets, hop_source: HopSource | None
 ) -> RowBatches:
     source_graph, rows = (graph, node_ids) if hop_source is None else (hop_source[0], hop_source[1][node_ids])
-    features = hop_features(source_graph, config.model.num_hops, rows=rows)
+    features = hop_features(source_graph, config.model.num_hops, rows=rows, normalize=config.normalize_hops)
     # Batch norm has no variance to go by in a batch of one row.
     most_batches = max(1, len(node_ids) // 2) if config.model.batch_norm else len(node_ids)
     return RowBatches(features, targets, min(config.num_batches, most_batches), config.seed)
