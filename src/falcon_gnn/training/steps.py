@@ -55,10 +55,7 @@ def run_epoch(
     """
     model.train()
     device = next(model.parameters()).device
-    total, count = (
-        torch.zeros((), dtype=torch.float64, device=device),
-        torch.zeros((), dtype=torch.float64, device=device),
-    )
+    total, count = torch.zeros(2, dtype=torch.float64, device=device)
     for batch in batches:
         ready = batch.to(device)
         if len(ready.targets) == 0:

@@ -32,7 +32,7 @@ class Targets:
     weights: Tensor | None = None
 
     @property
-    def total_weight(self) -> Tensor | int:
+    def total_weight(self) -> Tensor | float:
         """What the mean loss is a mean over: the sum of the nodes' weights, or their number."""
         return len(self) if self.weights is None else self.weights.sum(dtype=torch.float64)
 
