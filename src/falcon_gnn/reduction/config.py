@@ -1,6 +1,6 @@
 """The options of a collapse, checked as far as they can be without a graph."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -13,6 +13,12 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 
 Scope = Literal["train", "full"]
 Merge = Literal["hub", "mean", "drop"]
+GroupRule = Literal["neighbors", "alike"]
+BY_GROUPS: dict[str, dict[str, Any]] = {
+    "neighbors": {"selection": "lowest", "order": "cluster", "merge": "hub", "edge_weights": "none"},
+    "alike": {"merge": "mean", "edge_weights": "sum"},
+}
+"""What an option is that depends on ``groups`` and is not given."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +32,22 @@ class CollapseConfig:
         gamma: γ in [0, 1], weight of features against labels in the clustering.
         scope: ``"train"`` collapses the subgraph of the training nodes, ``"full"`` the whole graph with labels outside
             the training mask hidden; None: train if there is a training mask, else full with all labels visible.
-        selection: ``"lowest"`` (the paper), ``"stratified"`` or ``"random"``: which nodes of a cluster survive.
-        order: ``"cluster"`` (Alg. 1) or ``"global"``: the order of the merges.
-        merge: ``"hub"`` (the paper): a survivor keeps its own features and labels; ``"mean"``: those of its group;
-            ``"drop"``: no merging, the induced subgraph of the survivors.
-        edge_weights: ``"none"`` (the paper), ``"count"`` or ``"sum"``: weights of the reduced graph's edges.
+        selection: ``"lowest"`` (the paper and the default), ``"stratified"`` or ``"random"``: which nodes of a cluster
+            survive. For ``groups="neighbors"`` only.
+        order: ``"cluster"`` (Alg. 1, the default) or ``"global"``: the order of the merges. Likewise.
+        merge: ``"hub"`` (the paper; the default for neighbors): a survivor keeps its own features and labels;
+            ``"mean"`` (the default for alike nodes): those of its group; ``"drop"``: no merging, the induced subgraph
+            of the survivors.
+        edge_weights: ``"none"`` (the paper; the default for neighbors), ``"count"`` or ``"sum"`` (the default for alike
+            nodes; without weights as ``"count"``): weights of the reduced graph's edges.
         seed: Draws ties, clusters and samples.
         task: What the labels are: ``"classes"``, ``"multilabel"``, ``"regression"`` or None (told from ``y``).
         num_classes: L for classes; None: largest visible class + 1.
         num_samples: Sources of betweenness; None for exact.
         closeness_samples: Sources of closeness; None for exact.
+        groups: Who merges with whom: ``"neighbors"`` (Alg. 1): a node with its strongest neighbor; ``"alike"`` (ours):
+            nodes of one class that a GNN sees alike, :mod:`falcon_gnn.reduction.alike`.
+        num_hops: For alike nodes: k of the hop features ÃX, …, Ã^k X that are compared.
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -46,15 +58,17 @@ class CollapseConfig:
     num_clusters: int = 100
     gamma: float = 0.5
     scope: Scope | None = None
-    selection: Selection = "lowest"
-    order: Order = "cluster"
-    merge: Merge = "hub"
-    edge_weights: EdgeWeights = "none"
+    selection: Selection | None = None
+    order: Order | None = None
+    merge: Merge | None = None
+    edge_weights: EdgeWeights | None = None
     seed: int = 0
     task: Task | None = None
     num_classes: int | None = None
     num_samples: int | None = 100
     closeness_samples: int | None = None
+    groups: GroupRule = "neighbors"
+    num_hops: int = 2
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
@@ -72,8 +86,10 @@ class CollapseConfig:
         """Check every option that can be checked without a graph."""
         object.__setattr__(self, "centrality", centrality_name(self.centrality))
         for name, choices in (
-            ("scope", (*get_args(Scope), None)), ("selection", SELECTIONS), ("order", get_args(Order)),
-            ("merge", get_args(Merge)), ("edge_weights", get_args(EdgeWeights)), ("task", (*get_args(Task), None)),
+            ("scope", (*get_args(Scope), None)), ("selection", (*SELECTIONS, None)),
+            ("order", (*get_args(Order), None)), ("merge", (*get_args(Merge), None)),
+            ("edge_weights", (*get_args(EdgeWeights), None)), ("task", (*get_args(Task), None)),
+            ("groups", get_args(GroupRule)),
         ):  # fmt: skip
             _check_choice(name, getattr(self, name), choices)
         if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
@@ -82,11 +98,23 @@ class CollapseConfig:
         if not _is_number(self.node_budget) or not self.node_budget > 0:
             msg = f"node_budget must be a positive int (nodes) or a float in (0, 1] (share), got {self.node_budget!r}."
             raise BudgetError(msg)
-        for name, least in (("num_clusters", 1), ("seed", 0)):
+        for name in ("selection", "order"):
+            if self.groups == "alike" and getattr(self, name) is not None:
+                msg = (
+                    f"{name} is an option of groups='neighbors', where nodes are ranked; got {name}="
+                    f"{getattr(self, name)!r} with groups='alike'. Leave it out."
+                )
+                raise OptionError(msg)
+        for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", 1)):
             _check_count(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), 1)
+
+    def resolved(self) -> Self:
+        """Return the same with the options that depend on ``groups`` filled in where they are not given."""
+        missing = {name: value for name, value in BY_GROUPS[self.groups].items() if getattr(self, name) is None}
+        return replace(self, **missing)
 
 
 @dataclass(frozen=True)
