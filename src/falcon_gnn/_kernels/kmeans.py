@@ -20,8 +20,9 @@ def seed_centers(points, order, starts, center_starts, draws, centers):  # type:
     """Write k-means++ centers of each segment; a segment as large as its number of centers has its own rows.
 
     The rows of segment s are ``points[order[starts[s]:starts[s + 1]]]``, its centers
-    ``centers[center_starts[s]:center_starts[s + 1]]``; ``draws`` holds a uniform number for each center. A center is
-    drawn with the square of the distance to the nearest center before; where all are 0, the first row is taken.
+    ``centers[center_starts[s]:center_starts[s + 1]]``; ``draws`` holds uniform numbers, a few for each center. Rows
+    are drawn with the square of the distance to the nearest center before, and the one that leaves the least sum of
+    these becomes a center; where all are 0, it is the first row.
     """
     for s in prange(starts.size - 1):
         first, stop = starts[s], starts[s + 1]
@@ -32,24 +33,37 @@ def seed_centers(points, order, starts, center_starts, draws, centers):  # type:
                 centers[low + i] = points[order[first + i]]
             continue
         nearest = np.full(size, np.inf, np.float32)
-        chosen = min(int(draws[low] * size), size - 1)
+        trial = np.empty(size, np.float32)
+        best_trial = np.empty(size, np.float32)
+        chosen = min(int(draws[low, 0] * size), size - 1)
+        total = 0.0
+        for i in range(size):
+            nearest[i] = _square_distance(points, order[first + i], points, order[first + chosen])
+            total += nearest[i]
         centers[low] = points[order[first + chosen]]
         for center in range(low + 1, high):
-            total = 0.0
-            for i in range(size):
-                distance = _square_distance(points, order[first + i], centers, center - 1)
-                if distance < nearest[i]:
-                    nearest[i] = distance
-                total += nearest[i]
-            target = draws[center] * total
-            chosen = 0
-            reached = 0.0
-            for i in range(size):
-                reached += nearest[i]
-                if nearest[i] > 0:
-                    chosen = i
-                    if reached > target:
-                        break
+            least = np.inf
+            for draw in range(draws.shape[1]):
+                target = draws[center, draw] * total
+                candidate = 0
+                reached = 0.0
+                for i in range(size):
+                    reached += nearest[i]
+                    if nearest[i] > 0:
+                        candidate = i
+                        if reached > target:
+                            break
+                left = 0.0
+                for i in range(size):
+                    distance = _square_distance(points, order[first + i], points, order[first + candidate])
+                    trial[i] = min(distance, nearest[i])
+                    left += trial[i]
+                if left < least:
+                    least = left
+                    chosen = candidate
+                    trial, best_trial = best_trial, trial
+            nearest, best_trial = best_trial, nearest
+            total = least
             centers[center] = points[order[first + chosen]]
 
 

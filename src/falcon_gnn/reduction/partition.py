@@ -16,6 +16,8 @@ LLOYD_STEPS = 10
 _ROWS_PER_CENTER = 64
 """A level's centers are found on so many rows each, where a segment has more; then every row is assigned."""
 _BLOCKS = 64
+_DRAWS = 6
+"""Rows tried for each center of the seeding."""
 Points = NDArray[np.float32]
 OnLevel = Callable[[int, int], None]
 """Told the level that begins, from 1, and the number of segments in it."""
@@ -100,7 +102,7 @@ def _cluster_level(
     center_starts = np.concatenate(([0], np.cumsum(parts)))
     centers = np.empty((int(center_starts[-1]), points.shape[1]), np.float32)
     fit_starts, fit_order = _sample(starts, rows[order], parts, rng)
-    kmeans.seed_centers(points, fit_order, fit_starts, center_starts, rng.random(len(centers)), centers)
+    kmeans.seed_centers(points, fit_order, fit_starts, center_starts, rng.random((len(centers), _DRAWS)), centers)
     fit_segment = np.repeat(np.arange(len(parts)), np.diff(fit_starts))
     labels, distances = np.empty(len(fit_order), np.int64), np.empty(len(fit_order), np.float32)
     for _ in range(LLOYD_STEPS):
