@@ -40,10 +40,10 @@ class RunConfig:
         reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
         scope: What is trained on without a reduction: ``"train"`` the subgraph of the training nodes (as the paper),
             ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
-        hops_from: For SIGN models, where the survivors' hop features are computed: on the ``"reduced"`` graph (the
-            paper) or on the ``"original"`` training graph, which costs no memory in training and does not shift the
-            neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has the mean over its
-            group.
+        hops_from: For SIGN models, and a GCN trained on rows: where the survivors' hop features are computed: on the
+            ``"reduced"`` graph (the paper) or on the ``"original"`` training graph, which costs no memory in training
+            and does not shift the neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then
+            has the mean over its group.
         protect_training: With scope full: never remove a training node.
         correct_and_smooth: Whether the labels of all training nodes, removed ones too, mend the predictions on the
             original graph, where held-out nodes say that it helps (:mod:`falcon_gnn.training.correction`).
@@ -65,8 +65,11 @@ class RunConfig:
         if self.hops_from not in get_args(HopsFrom):
             msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
             raise OptionError(msg)
-        if self.hops_from == "original" and not self.training.model.uses_hop_features:
-            msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
+        if self.hops_from == "original" and not self.training.trains_on_rows:
+            msg = (
+                "hops_from='original' needs a SIGN model, or a gcn with train_on='rows', got "
+                f"model={self.training.model.model!r}."
+            )
             raise OptionError(msg)
 
     @classmethod

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features
-from falcon_gnn.training.models import Features, GraphInput
+from falcon_gnn.training.models import GCN, Features, GraphInput
 from falcon_gnn.training.partition import draw_batches, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, shared_tensor
 from falcon_gnn.training.targets import Targets
@@ -41,7 +41,7 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows of hop features, for the SIGN models; shape ``(n, (k + 1) F)``."""
+    """Rows of hop features, for the SIGN models, shape ``(n, (k + 1) F)``; or of Ã^L X, for a GCN without edges."""
 
     features: Tensor
     targets: Targets
@@ -52,7 +52,7 @@ class RowBatch:
 
     def outputs(self, model: nn.Module) -> Tensor:
         """Return the model's outputs, shape ``(n, L)``."""
-        outputs: Tensor = model(self.features)
+        outputs: Tensor = model.forward_rows(self.features) if isinstance(model, GCN) else model(self.features)
         return outputs
 
 

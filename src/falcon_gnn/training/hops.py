@@ -34,6 +34,7 @@ def hop_features(
     map_above: int = _MAP_ABOVE_BYTES,
     dtype: Any = np.float32,
     normalize: bool = False,
+    first_hop: int = 0,
 ) -> NDArray[Any]:
     """Return [X, ÃX, …, Ã^k X], the input of the SIGN models (the paper's Z).
 
@@ -51,21 +52,24 @@ def hop_features(
         dtype: Type of the result; the products are in float32.
         normalize: Whether each node's row of each hop is divided by its Euclidean length (a row of zeros stays), before
             any mean over nodes. The products then run twice where X is more than one block.
+        first_hop: Hops below it are left out of the result.
 
     Returns:
-        Shape ``(n, (k + 1) F)``, hop after hop.
+        Shape ``(n, (k + 1 - first_hop) F)``, hop after hop.
 
     Raises:
         GraphError: If the graph has no features or an argument is out of range.
     """
     _check_arguments(graph, num_hops, block_columns)
     num_rows, width = graph.num_nodes if rows is None else rows.shape[0], graph.num_features
-    result = _allocate((num_rows, (num_hops + 1) * width), np.dtype(dtype), out, map_above)
+    result = _allocate((num_rows, (num_hops + 1 - first_hop) * width), np.dtype(dtype), out, map_above)
     matrix = normalized_csr(graph) if num_hops else None
     scale = _hop_scales(graph, num_hops, matrix, block_columns) if normalize else None
     for start, block in _column_blocks(graph, block_columns):
         for hop, values in enumerate(_hops_of(block, num_hops, matrix)):
-            first = hop * width + start
+            if hop < first_hop:
+                continue
+            first = (hop - first_hop) * width + start
             shown = values if scale is None else values * scale[hop][:, None]
             result[:, first : first + block.shape[1]] = shown if rows is None else _read_out(shown, rows)
     if isinstance(result, np.memmap):

@@ -152,6 +152,20 @@ class GCN(nn.Module):
             output = layer(inputs.adjacency, self.activate(level, output))
         return output
 
+    def forward_rows(self, aggregated: Tensor) -> Tensor:
+        """Return the outputs of a GCN without edges: all its propagation stands before its first layer.
+
+        Args:
+            aggregated: Rows of Ã^L X for L layers, or means of them, shape ``(n, F)``.
+
+        Returns:
+            Shape ``(n, L)``.
+        """
+        output = self.first_layer.transform_input(aggregated, None)
+        for level, layer in enumerate(self.hidden_layers):
+            output = layer.transform(self.activate(level, output), None)
+        return output
+
     @property
     def first_layer(self) -> GCNLayer:
         """The layer that reads the features."""

@@ -10,7 +10,7 @@ from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, PartSettings, RowBatches
 from falcon_gnn.training.configs import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
-from falcon_gnn.training.hops import Readout, hop_features, require_features
+from falcon_gnn.training.hops import Readout, float_features, hop_features, require_features
 from falcon_gnn.training.targets import Targets, take_targets, training_nodes
 
 HopSource = tuple[Graph, Readout]
@@ -39,7 +39,7 @@ def make_source(
     node_ids = training_nodes(graph, task)
     targets = take_targets(graph, task, node_ids)
     model = config.model
-    if model.uses_hop_features:
+    if config.trains_on_rows:
         return _make_row_source(graph, config, node_ids, targets, hop_source)
     if model.model == "gcn":
         return FullBatch(graph, node_ids, targets, model.concat_self, device, normalize=config.normalize_hops)
@@ -61,9 +61,10 @@ def check_hop_source(graph: Graph, config: TrainConfig, hop_source: HopSource | 
     """
     if hop_source is None:
         return
-    if not config.model.uses_hop_features:
+    if not config.trains_on_rows:
         msg = (
-            f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
+            "hop_source is read by sign, qsign, sign-original and, with train_on='rows', gcn, got "
+            f"model={config.model.model!r} with train_on={config.train_on!r}. Leave it out."
         )
         raise OptionError(msg)
     source_graph, readout = hop_source
@@ -101,7 +102,13 @@ def _make_row_source(
     graph: Graph, config: TrainConfig, node_ids: NDArray[np.int64], targets: Targets, hop_source: HopSource | None
 ) -> RowBatches:
     source_graph, rows = (graph, node_ids) if hop_source is None else (hop_source[0], hop_source[1][node_ids])
-    features = hop_features(source_graph, config.model.num_hops, rows=rows, normalize=config.normalize_hops)
+    if config.train_on == "rows":
+        depth = config.model.num_layers
+        if config.normalize_hops:
+            source_graph = source_graph.replace(x=float_features(source_graph, normalize=True))
+        features = hop_features(source_graph, depth, rows=rows, first_hop=depth)
+    else:
+        features = hop_features(source_graph, config.model.num_hops, rows=rows, normalize=config.normalize_hops)
     # Batch norm has no variance to go by in a batch of one row.
     most_batches = max(1, len(node_ids) // 2) if config.model.batch_norm else len(node_ids)
     return RowBatches(features, targets, min(config.num_batches, most_batches), config.seed)
