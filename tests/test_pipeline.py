@@ -62,7 +62,8 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
 def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, str, str]) -> None:
     config = RunConfig.recommended(TrainConfig(ModelConfig(model)), 0.5, num_clusters=7)
     assert isinstance(config.reduction, CollapseConfig)
-    assert (config.hops_from, config.reduction.selection, config.reduction.merge) == expected
+    reduction = config.reduction.resolved()
+    assert (config.hops_from, reduction.selection, reduction.merge) == expected
     assert (config.reduction.centrality, config.reduction.num_clusters) == ("pagerank", 7)
     assert config.correct_and_smooth
 

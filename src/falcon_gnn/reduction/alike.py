@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from falcon_gnn.errors import BudgetError, FalconWarning
+from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.budgets import split_budget
@@ -14,8 +14,10 @@ from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sum
 from falcon_gnn.reduction.hop_space import MAX_COLUMNS, hop_space, join_columns, label_columns
 from falcon_gnn.reduction.partition import OnLevel, Points, split_rows, split_with_floor
 from falcon_gnn.reduction.scope import ScopedGraph
+from falcon_gnn.reduction.teacher import Teacher, fit_teacher
 
 _BLOCK_VALUES = 1 << 22
+_TEACHER_HOPS = 2
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,21 @@ def node_space(graph: Graph, scope: ScopedGraph, config: CollapseConfig, encodin
         features = hop_space(graph.x, scope, config.num_hops, config.seed, columns)
     points = join_columns(features, labels, config.gamma)
     return np.zeros((len(scope.ids), 1), np.float32) if points is None else points
+
+
+def make_teacher(graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None) -> Teacher:
+    """Return the teacher of the nodes in scope, on twice as many hops as alike nodes are compared on.
+
+    What few labels say has to reach further than what tells two neighbors apart.
+
+    Raises:
+        OptionError: If the graph has no features, or no class is visible.
+    """
+    if graph.x is None or encoding is None:
+        missing = "features" if graph.x is None else "labels"
+        msg = f"cluster_on='teacher' needs features and labels, and this graph has no {missing}. Use cluster_on='hops'."
+        raise OptionError(msg)
+    return fit_teacher(hop_space(graph.x, scope, _TEACHER_HOPS * config.num_hops, config.seed), encoding)
 
 
 def node_kinds(

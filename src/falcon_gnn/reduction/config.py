@@ -14,6 +14,7 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 Scope = Literal["train", "full"]
 Merge = Literal["hub", "mean", "drop"]
 GroupRule = Literal["neighbors", "alike"]
+ClusterOn = Literal["hops", "teacher"]
 BY_GROUPS: dict[str, dict[str, Any]] = {
     "neighbors": {"selection": "lowest", "order": "cluster", "merge": "hub", "edge_weights": "none"},
     "alike": {"merge": "mean", "edge_weights": "sum"},
@@ -48,6 +49,9 @@ class CollapseConfig:
         groups: Who merges with whom: ``"neighbors"`` (Alg. 1): a node with its strongest neighbor; ``"alike"`` (ours):
             nodes of one class that a GNN sees alike, :mod:`falcon_gnn.reduction.alike`.
         num_hops: For alike nodes: k of the hop features ÃX, …, Ã^k X that are compared.
+        cluster_on: For alike nodes: what is compared, ``"hops"``, or where few nodes are labelled ``"teacher"``: the
+            outputs of a ridge regression on 2k hops, whose probabilities then also label the groups
+            (:mod:`falcon_gnn.reduction.teacher`).
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -69,6 +73,7 @@ class CollapseConfig:
     closeness_samples: int | None = None
     groups: GroupRule = "neighbors"
     num_hops: int = 2
+    cluster_on: ClusterOn = "hops"
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
@@ -89,7 +94,7 @@ class CollapseConfig:
             ("scope", (*get_args(Scope), None)), ("selection", (*SELECTIONS, None)),
             ("order", (*get_args(Order), None)), ("merge", (*get_args(Merge), None)),
             ("edge_weights", (*get_args(EdgeWeights), None)), ("task", (*get_args(Task), None)),
-            ("groups", get_args(GroupRule)),
+            ("groups", get_args(GroupRule)), ("cluster_on", get_args(ClusterOn)),
         ):  # fmt: skip
             _check_choice(name, getattr(self, name), choices)
         if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
@@ -105,6 +110,9 @@ class CollapseConfig:
                     f"{getattr(self, name)!r} with groups='alike'. Leave it out."
                 )
                 raise OptionError(msg)
+        if self.cluster_on == "teacher" and self.groups != "alike":
+            msg = f"cluster_on='teacher' is an option of groups='alike', got groups={self.groups!r}. Set both, or none."
+            raise OptionError(msg)
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", 1)):
             _check_count(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):

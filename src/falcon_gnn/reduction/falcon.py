@@ -14,8 +14,8 @@ from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels
 from falcon_gnn.reduction import report as reports
-from falcon_gnn.reduction.alike import form_groups, node_kinds, node_space
-from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays
+from falcon_gnn.reduction.alike import form_groups, make_teacher, node_kinds, node_space
+from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays, taught_arrays
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
 from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_nodes, round_scores
 from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
@@ -30,6 +30,7 @@ from falcon_gnn.reduction.scope import (
     protected_nodes,
     resolve_scope,
 )
+from falcon_gnn.reduction.teacher import Teacher
 from falcon_gnn.resources import peak_resident_memory, require_memory
 
 IdArray = NDArray[np.int64]
@@ -126,10 +127,14 @@ def collapse(
         arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
         if config.groups == "alike" and config.merge != "drop":
             arrays |= _group_weights(graph, scope, config, groups)
+        if choice.teacher is not None:
+            arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean")
         reduced = Graph(*adjacency, **drop_empty_masks(arrays))
     with clock.stage("report"):
         shown = _shown_options(config, own_scores is not None, own_clusters)
         report = make_report(graph, scope, groups, reduced, encoding, choice.cluster, choice.rank, shown, clock)
+        if choice.teacher is not None:
+            report = replace(report, teacher_accuracy=choice.teacher.accuracy)
     return CollapseResult(
         graph=reduced,
         assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),
@@ -141,6 +146,9 @@ def collapse(
         cluster_budgets=choice.cluster_budgets,
         report=report,
         config=config,
+        teacher=None
+        if choice.teacher is None
+        else spread_to_input(choice.teacher.probabilities, scope.ids, graph.num_nodes, np.nan),
     )
 
 
@@ -154,6 +162,7 @@ class _Choice:
     cluster_budgets: IdArray
     phi: NDArray[np.float64]
     rank: IdArray
+    teacher: Teacher | None = None
 
 
 def _choose_neighbors(
@@ -186,10 +195,17 @@ def _choose_alike(
 ) -> _Choice:  # fmt: skip
     """Return groups of alike nodes; nothing is ranked."""
     num_nodes = len(scope.ids)
+    teacher = None
+    if config.cluster_on == "teacher":
+        with clock.stage("teacher"):
+            teacher = make_teacher(graph, scope, config, encoding)
     with clock.stage("hop features"):
-        points = node_space(graph, scope, config, encoding)
+        points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
     with clock.stage("clustering"):
-        kind = node_kinds(points, encoding, config, own_clusters)
+        if teacher is None:
+            kind = node_kinds(points, encoding, config, own_clusters)
+        else:
+            kind = teacher.probabilities.argmax(axis=1)
     with clock.stage("grouping"):
         found = form_groups(
             points, kind, own_clusters, protected, budget,
@@ -204,7 +220,7 @@ def _choose_alike(
         assignment[found.kept] = np.arange(budget)
     return _Choice(
         Groups(scope.ids, assignment, found.kept), np.flatnonzero(removed), found.clusters, found.cluster_budgets,
-        np.full(num_nodes, np.nan), np.full(num_nodes, -1, np.int64),
+        np.full(num_nodes, np.nan), np.full(num_nodes, -1, np.int64), teacher,
     )  # fmt: skip
 
 
@@ -330,6 +346,6 @@ def make_report(
 
 def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
     """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
-    result = np.full(num_nodes, filler, values.dtype)
+    result = np.full((num_nodes, *values.shape[1:]), filler, values.dtype)
     result[ids] = values
     return result
