@@ -289,6 +289,6 @@ def test_stages_and_levels_are_told(monkeypatch):
     told = []
     collapse(_random_graph(), node_budget=40, groups="alike", on_stage=told.append)
     assert [name for name in told if not name.startswith("grouping,")] == [
-        "scope", "hop features", "clustering", "grouping", "edges", "attributes", "report",
+        "scope", "hop features", "clustering", "grouping", "contraction", "attributes", "report",
     ]  # fmt: skip
     assert sum(name.startswith("grouping, level") for name in told) > 1

@@ -46,17 +46,18 @@ class StageClock:
     def __init__(self, on_stage: OnStage | None) -> None:
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
+        self._latest = ""
 
     def tell(self, what: str) -> None:
-        """Pass on what goes on inside a stage; Ctrl-C is heard there."""
-        if self._on_stage is not None:
+        """Pass on which stage begins, or what goes on inside it; Ctrl-C is heard there."""
+        if self._on_stage is not None and what != self._latest:
             self._on_stage(what)
+        self._latest = what
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time what happens inside; seconds of one name add up."""
-        if self._on_stage is not None:
-            self._on_stage(name)
+        self.tell(name)
         start = perf_counter()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
@@ -119,7 +120,7 @@ def collapse(
     else:
         choice = _choose_neighbors(graph, scope, config, encoding, (own_scores, own_clusters), protected, budget, clock)
     groups = choice.groups
-    with clock.stage("edges"):
+    with clock.stage("contraction"):
         adjacency = merge_edges(
             scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, str(config.edge_weights)
         )

@@ -7,14 +7,13 @@ from numpy.typing import NDArray
 
 from falcon_gnn.graph import Features
 from falcon_gnn.labels import LabelEncoding
-from falcon_gnn.propagation import normalize_adjacency
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import require_memory
 
 MAX_COLUMNS = 64
 """Columns of the space; the reduction holds so many floats per node beside the graph, and a few more for a moment."""
 _SUBSPACE_STEPS = 3
-_BLOCK_COLUMNS = 8
+_BLOCKS = 64
 _BLOCK_VALUES = 1 << 22
 Points = NDArray[np.float32]
 
@@ -39,7 +38,7 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
 
     num_nodes, width = len(scope.ids), min(x.shape[1], max_columns // num_hops)
     require_memory(4 * num_nodes * width * num_hops, f"hold the hop features of {num_nodes:,} nodes")
-    adjacency = normalize_adjacency(scope.indptr, scope.indices, scope.edge_weight, scope.self_weight)
+    adjacency = _Adjacency(scope)
     rows = _Rows(x, None if scope.is_whole else scope.ids)
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
     with threadpool_limits(1):
@@ -48,9 +47,12 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
         for hop in range(num_hops):
             target = space[:, hop * width : (hop + 1) * width]
             if hop == 0:
-                rows.multiply(basis, target)
-            source = space[:, max(hop - 1, 0) * width : max(hop, 1) * width]
-            _propagate(adjacency, source, target)
+                projected = np.empty((num_nodes, width), np.float32)
+                rows.multiply(basis, projected)
+                adjacency.multiply(projected, target)
+                del projected
+            else:
+                adjacency.multiply(space[:, (hop - 1) * width : hop * width], target)
     for hop in range(num_hops):
         _normalize(space[:, hop * width : (hop + 1) * width])
     return space
@@ -121,24 +123,41 @@ class _Rows:
         return total
 
 
-def _leading_directions(rows: _Rows, adjacency: Any, width: int, seed: int) -> NDArray[np.float32]:
+class _Adjacency:
+    """Products with Ã of the nodes in scope; only a factor per node is held beside the graph."""
+
+    def __init__(self, scope: ScopedGraph) -> None:
+        self.indptr, self.indices = scope.indptr, scope.indices
+        num_nodes = len(scope.ids)
+        self.weight = np.empty(0) if scope.edge_weight is None else scope.edge_weight
+        self.own = np.ones(num_nodes) if scope.self_weight is None else scope.self_weight.astype(np.float64)
+        degrees = np.diff(scope.indptr).astype(np.float64)
+        if scope.edge_weight is not None and scope.edge_weight.size:
+            # A row without edges takes the next row's first entry here, and is mended after.
+            starts = np.minimum(scope.indptr[:-1], len(scope.edge_weight) - 1)
+            degrees = np.where(degrees > 0, np.add.reduceat(scope.edge_weight.astype(np.float64), starts), 0)
+        self.scale = np.zeros(num_nodes)
+        np.divide(1.0, np.sqrt(self.own + degrees), out=self.scale, where=self.own + degrees > 0)
+
+    def multiply(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+        """Write ÃH into ``target``, another array."""
+        from falcon_gnn._kernels.propagation import propagate
+
+        propagate(self.indptr, self.indices, self.weight, self.own, self.scale, source, target, _BLOCKS)
+
+
+def _leading_directions(rows: _Rows, adjacency: _Adjacency | None, width: int, seed: int) -> NDArray[np.float32]:
     """Return the first right singular vectors of ÃX (of X without Ã), float32, shape ``(F, width)``."""
     basis = np.random.default_rng([seed, 7]).standard_normal((rows.shape[1], width)).astype(np.float32)
     product = np.empty((rows.shape[0], width), np.float32)
+    once = None if adjacency is None else np.empty_like(product)
     for _ in range(_SUBSPACE_STEPS):
         rows.multiply(basis, product)
-        if adjacency is not None:
-            _propagate(adjacency, product, product)
-            _propagate(adjacency, product, product)
+        if adjacency is not None and once is not None:
+            adjacency.multiply(product, once)
+            adjacency.multiply(once, product)
         basis = np.linalg.qr(rows.multiply_transposed(product))[0].astype(np.float32)
     return basis
-
-
-def _propagate(adjacency: Any, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
-    """Write ÃH into ``target``, which may be ``source``, a few columns at a time."""
-    for start in range(0, source.shape[1], _BLOCK_COLUMNS):
-        columns = slice(start, start + _BLOCK_COLUMNS)
-        target[:, columns] = adjacency @ np.ascontiguousarray(source[:, columns])
 
 
 def _normalize(part: NDArray[np.float32]) -> None:
