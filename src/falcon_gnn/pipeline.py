@@ -96,7 +96,7 @@ class RunConfig:
         """
         if hops_from is None:
             hops_from = "original" if training.model.uses_hop_features else "reduced"
-        if hops_from == "original":
+        if hops_from == "original" and options.get("groups") != "alike":
             options = {"selection": "stratified", "merge": "hub", **options}
         reduction = CollapseConfig.recommended(node_budget, **options)
         return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
