@@ -385,3 +385,37 @@ def networkx_contract(graph: Any, order: Sequence[int], rank: Sequence[int]) -> 
 def same_partition(first: Sequence[int], second: Sequence[int]) -> bool:
     """Return whether two labelings put the same pairs of items together."""
     return all((first[i] == first[j]) == (second[i] == second[j]) for i, j in combinations(range(len(first)), 2))
+
+
+# Groups of alike nodes
+
+
+def set_partitions(items: Sequence[int], num_parts: int) -> Iterable[list[list[int]]]:
+    """Yield every way to cut some items into so many parts, none of them empty."""
+    if len(items) < num_parts or num_parts < 1:
+        return
+    if len(items) == num_parts:
+        yield [[item] for item in items]
+        return
+    first, rest = items[0], items[1:]
+    for parts in set_partitions(rest, num_parts - 1):
+        yield [[first], *parts]
+    for parts in set_partitions(rest, num_parts):
+        for i in range(len(parts)):
+            yield [*parts[:i], [first, *parts[i]], *parts[i + 1 :]]
+
+
+def inertia(points: FloatArray, parts: Iterable[Sequence[int]]) -> float:
+    """Return the sum of the squared distances of all points to the mean of their part."""
+    return sum(float(np.square(points[list(part)] - points[list(part)].mean(axis=0)).sum()) for part in parts)
+
+
+def best_partition(points: FloatArray, num_parts: int) -> list[list[int]]:
+    """Return the parts of least inertia, found by looking at every partition."""
+    return min(set_partitions(range(len(points)), num_parts), key=lambda parts: inertia(points, parts))
+
+
+def medoid(points: FloatArray, members: Sequence[int]) -> int:
+    """Return the member nearest to the mean of its group, the smallest of equally near ones."""
+    mean = points[list(members)].mean(axis=0)
+    return min(sorted(members), key=lambda i: (round(float(np.square(points[i] - mean).sum()), 9), i))

@@ -372,3 +372,43 @@ def test_a_graph_error_is_a_value_error_and_a_falcon_error():
     for error in (GraphError, OptionError):
         assert issubclass(error, ValueError)
         assert issubclass(error, FalconError)
+
+
+# Weights of nodes and soft labels
+
+CARRIED = {
+    "node_weight": np.array([1.0, 2.5, 3.0]),
+    "self_weight": np.array([0.0, 1.0, 4.0]),
+    "label_distribution": np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]),
+}
+
+
+def test_node_weights_follow_a_subgraph_a_copy_and_a_pickle():
+    graph = Graph.from_edges([[0, 1], [1, 2]], 3, **CARRIED)
+    for name, value in CARRIED.items():
+        assert np.array_equal(getattr(graph.subgraph([0, 2]), name), value[[0, 2]])
+        assert np.array_equal(getattr(graph.replace(y=np.zeros(3, int)), name), value)
+        assert np.array_equal(getattr(pickle.loads(pickle.dumps(graph)), name), value)
+        assert not getattr(graph, name).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"node_weight": [1, 0, 1]}, r"node_weight must be finite and above 0, got 0.0 at node 1"),
+        ({"node_weight": [1, 1]}, r"node_weight must have one row per node \(3\)"),
+        ({"self_weight": [1, -1, 1]}, r"self_weight must be finite and at least 0, got -1.0 at node 1"),
+        ({"self_weight": [1, np.nan, 1]}, r"self_weight must be finite"),
+        ({"self_weight": np.eye(3)}, r"self_weight must be numbers of shape \(3,\)"),
+        ({"label_distribution": [[1.0, 0], [0.5, 0.4], [0, 1]]}, r"rows >= 0 that sum to 1, but row 1"),
+        ({"label_distribution": [[1.0, 0], [1.5, -0.5], [0, 1]]}, r"but row 1 does not"),
+        ({"label_distribution": [1.0, 1.0, 1.0]}, r"label_distribution must be floats of shape \(3, L\)"),
+    ],
+)
+def test_bad_node_weights_are_refused(arrays, match):
+    with pytest.raises(GraphError, match=match):
+        Graph.from_edges([[0, 1], [1, 2]], 3, **{name: np.array(value) for name, value in arrays.items()})
+
+
+def test_whole_numbers_become_floating_weights():
+    assert Graph.from_edges([[0], [1]], 2, node_weight=[1, 2]).node_weight.dtype == np.float64

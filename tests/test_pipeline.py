@@ -119,7 +119,8 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
 def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, str, str]) -> None:
     config = RunConfig.recommended(TrainConfig(ModelConfig(model)), 0.5, num_clusters=7)
     assert isinstance(config.reduction, CollapseConfig)
-    assert (config.hops_from, config.reduction.selection, config.reduction.merge) == expected
+    reduction = config.reduction.resolved()
+    assert (config.hops_from, reduction.selection, reduction.merge) == expected
     assert (config.reduction.centrality, config.reduction.num_clusters) == ("pagerank", 7)
     assert config.correct_and_smooth
 
@@ -273,3 +274,47 @@ def test_patience_counts_evaluations_not_epochs(graph: Graph) -> None:
     trained = run(graph, RunConfig(training), progress=False).to_dict()["training"]
     assert trained["num_epochs"] % 3 == 0 or trained["num_epochs"] == 40
     assert trained["num_epochs"] >= trained["best_epoch"] + 3 or trained["num_epochs"] == 40
+
+
+ALIKE = CollapseConfig(0.25, groups="alike", num_clusters=3)
+
+
+def test_a_run_on_groups_of_alike_nodes_reads_the_means_of_the_original_hops(graph: Graph) -> None:
+    trained = reduce_training_graph(graph, RunConfig(TRAINING, ALIKE, hops_from="original"))
+    np.testing.assert_allclose(trained.readout @ trained.source.x, trained.graph.x, rtol=1e-5)
+    assert trained.graph.node_weight is not None
+    assert trained.graph.node_weight.sum() == 80
+    outcome = run(graph, RunConfig(TRAINING, ALIKE, hops_from="original"), progress=False)
+    assert outcome.record["trained_on"]["num_nodes"] == 20
+
+
+@pytest.mark.parametrize("train_on", ["graph", "rows"])
+def test_a_gcn_learns_from_groups_with_their_edges_or_without(graph: Graph, train_on: Any) -> None:
+    network = ModelConfig("gcn", hidden_channels=16, num_layers=2)
+    training = replace(
+        TRAINING, model=network, train_on=train_on, normalize_hops=True, num_epochs=60, learning_rate=0.02
+    )
+    hops: Any = "original" if train_on == "rows" else "reduced"
+    outcome = run(graph, RunConfig(training, ALIKE, hops_from=hops), progress=False)
+    assert outcome.record["scores"]["test"]["accuracy"] > 0.5
+    assert outcome.result.spec.normalize_hops
+
+
+def test_original_hops_are_for_what_trains_on_rows() -> None:
+    with pytest.raises(OptionError, match="needs a SIGN model, or a gcn with train_on='rows'"):
+        RunConfig(replace(TRAINING, model=ModelConfig("gcn")), QUARTER, hops_from="original")
+
+
+def test_the_recommendation_may_be_overridden_by_groups_of_alike_nodes() -> None:
+    config = RunConfig.recommended(TRAINING, 0.1, groups="alike")
+    assert isinstance(config.reduction, CollapseConfig)
+    assert (config.reduction.resolved().merge, config.hops_from) == ("mean", "original")
+
+
+def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
+    few = graph.replace(train_mask=np.arange(120) < 12)
+    reduction = CollapseConfig(24, groups="alike", cluster_on="teacher", scope="full")
+    outcome = run(few, RunConfig(TRAINING, reduction, hops_from="original"), progress=False)
+    assert outcome.record["trained_on"]["num_nodes"] == 24
+    assert outcome.reduction is not None
+    assert outcome.reduction.graph.label_distribution is not None

@@ -28,6 +28,10 @@ Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scip
 OneWayWarning = Literal["mixed", "always", "never"]
 
 MASK_NAMES = ("train_mask", "val_mask", "test_mask")
+WEIGHT_NAMES = ("node_weight", "self_weight")
+ROW_NAMES = ("x", "y", *MASK_NAMES, *WEIGHT_NAMES, "label_distribution")
+"""The fields with one row per node."""
+_SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 24
 
 
@@ -47,6 +51,12 @@ class Graph:
         train_mask: Training nodes, bool, shape ``(N,)``, or None.
         val_mask: Validation nodes, likewise.
         test_mask: Test nodes, likewise.
+        node_weight: How many nodes each node stands for, which is its weight in a training loss: floats > 0, shape
+            ``(N,)``. None means 1.
+        self_weight: The weight of each node's self-loop in Ã, floats >= 0, shape ``(N,)``; None means 1, the I of
+            Eq. 3.
+        label_distribution: A class as probabilities, shape ``(N, L)``, rows that sum to 1: what a training loss then
+            compares with in place of ``y``. Not to be taken for multi-label targets, which are ``y`` of that shape.
         node_attributes: Any other arrays with one row per node.
         cleaning: What the edge list needed when the graph was built.
 
@@ -65,6 +75,9 @@ class Graph:
     train_mask: BoolArray | None = None
     val_mask: BoolArray | None = None
     test_mask: BoolArray | None = None
+    node_weight: FloatArray | None = None
+    self_weight: FloatArray | None = None
+    label_distribution: FloatArray | None = None
     node_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     cleaning: EdgeCleaning = field(default_factory=EdgeCleaning)
 
@@ -79,6 +92,9 @@ class Graph:
         for name in MASK_NAMES:
             _set(self, name, _checked_mask(name, getattr(self, name), num_nodes))
         _check_disjoint({name: getattr(self, name) for name in MASK_NAMES})
+        for name in WEIGHT_NAMES:
+            _set(self, name, _checked_node_weight(name, getattr(self, name), num_nodes))
+        _set(self, "label_distribution", _checked_distribution(self.label_distribution, num_nodes))
         attributes = {
             name: _frozen(_node_array(f"node_attributes[{name!r}]", value, num_nodes))
             for name, value in self.node_attributes.items()
@@ -106,8 +122,8 @@ class Graph:
             edge_weight: Finite weights >= 0, shape ``(num_entries,)``; equal in both directions where both stand.
             warn_one_way: Warn when pairs lack a reverse: only if others have one (``"mixed"``), ``"always"`` or
                 ``"never"``.
-            node_arrays: ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``node_attributes`` as in
-                :class:`Graph`.
+            node_arrays: ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``node_weight``, ``self_weight``,
+                ``label_distribution``, ``node_attributes`` as in :class:`Graph`.
 
         Raises:
             GraphError: If an argument has a wrong shape, type or value; the message names it and the fix.
@@ -279,10 +295,9 @@ class Graph:
         )
 
     def take_node_arrays(self, node_ids: NDArray[np.int64]) -> dict[str, Any]:
-        """Return ``x``, ``y``, masks and ``node_attributes`` of some nodes, as keyword arguments of :class:`Graph`."""
+        """Return ``x``, ``y``, masks, weights and attributes of some nodes, as keyword arguments of :class:`Graph`."""
         taken: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name)[node_ids]
-            for name in ("x", "y", *MASK_NAMES)
+            name: None if getattr(self, name) is None else getattr(self, name)[node_ids] for name in ROW_NAMES
         }
         taken["node_attributes"] = {name: value[node_ids] for name, value in self.node_attributes.items()}
         return taken
@@ -313,7 +328,7 @@ class Graph:
 
     def __repr__(self) -> str:
         """Show the sizes and what the graph carries."""
-        carried = [name for name in ("edge_weight", "y", *MASK_NAMES) if getattr(self, name) is not None]
+        carried = [name for name in ("edge_weight", *ROW_NAMES[1:]) if getattr(self, name) is not None]
         carried += list(self.node_attributes)
         parts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}", f"num_features={self.num_features}"]
         return f"Graph({', '.join(parts + carried)})"
@@ -474,6 +489,48 @@ def _checked_mask(name: str, mask: ArrayLike | None, num_nodes: int) -> BoolArra
         msg = f"{name} selects no node. Leave it out (None) or select at least one."
         raise GraphError(msg)
     return _frozen(array.astype(np.bool_, copy=False))
+
+
+def _checked_node_weight(name: str, weight: ArrayLike | None, num_nodes: int) -> FloatArray | None:
+    """Return weights per node as floats; ``node_weight`` must be above 0, ``self_weight`` at least 0."""
+    if weight is None:
+        return None
+    array = _node_array(name, weight, num_nodes)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        msg = f"{name} must be numbers of shape ({num_nodes},), got {array.dtype} of shape {array.shape}."
+        raise GraphError(msg)
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    is_allowed = np.isfinite(array) & (array > 0 if name == "node_weight" else array >= 0)
+    if not is_allowed.all():
+        first = int(np.flatnonzero(~is_allowed)[0])
+        least = "above 0" if name == "node_weight" else "at least 0"
+        fix = "Leave such nodes out with graph.subgraph." if name == "node_weight" else "Use 0 for no self-loop."
+        msg = f"{name} must be finite and {least}, got {array[first]} at node {first}. {fix}"
+        raise GraphError(msg)
+    return _frozen(array)
+
+
+def _checked_distribution(distribution: ArrayLike | None, num_nodes: int) -> FloatArray | None:
+    """Return class probabilities as floats of shape ``(N, L)``."""
+    if distribution is None:
+        return None
+    array = _node_array("label_distribution", distribution, num_nodes)
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind != "f":
+        msg = f"label_distribution must be floats of shape ({num_nodes}, L), got {array.dtype} of shape {array.shape}."
+        raise GraphError(msg)
+    # In double: half precision adds thousands of classes up to anything.
+    is_bad = ~((array >= 0).all(axis=1) & (np.abs(array.sum(axis=1, dtype=np.float64) - 1) <= _SUM_TOLERANCE))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        msg = (
+            f"label_distribution must hold probabilities, rows >= 0 that sum to 1, but row {first} does not (sum "
+            f"{array[first].sum():.4g}). Divide each row by its sum."
+        )
+        raise GraphError(msg)
+    return _frozen(array)
 
 
 def _check_disjoint(masks: Mapping[str, BoolArray | None]) -> None:

@@ -117,6 +117,17 @@ def test_ids_stay_the_same_from_version_to_version(write_config):
     assert ids(write_config(FALCON)) == ["6b46e6b4574c"]
 
 
+def test_an_option_given_as_its_default_leaves_an_id_as_it_is(write_config):
+    given = (
+        "[methods.FALCON]\ncollapse = { merge = 'hub', selection = 'lowest', order = 'cluster', edge_weights = 'none' }"
+    )
+    assert ids(write_config(given)) == ids(write_config(FALCON))
+    alike = "[methods.FALCON]\ncollapse.groups = 'alike'"
+    assert ids(write_config(alike)) != ids(write_config(FALCON))
+    assert ids(write_config(alike + "\ncollapse.merge = 'mean'")) == ids(write_config(alike))
+    assert ids(write_config(alike + "\ncollapse.merge = 'hub'")) != ids(write_config(alike))
+
+
 def test_runs_are_chosen_by_their_labels(write_config):
     runs = make_plan(write_config(FALCON, NONE, seeds=2)).runs
     chosen = choose_runs(runs, parse_choice(["method=falcon", "seed=1"]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, issparse
 
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import ROW_NAMES, Graph
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -21,7 +21,7 @@ def _same(first: Any, second: Any) -> bool:
 @pytest.fixture
 def assert_same() -> Callable[[Graph, Graph], None]:
     def check(first: Graph, second: Graph) -> None:
-        for name in ("indptr", "indices", "edge_weight", "x", "y", *MASK_NAMES):
+        for name in ("indptr", "indices", "edge_weight", *ROW_NAMES):
             assert _same(getattr(first, name), getattr(second, name)), name
         assert set(first.node_attributes) == set(second.node_attributes)
         for name, value in first.node_attributes.items():
@@ -32,7 +32,7 @@ def assert_same() -> Callable[[Graph, Graph], None]:
 
 @pytest.fixture
 def rich_graph() -> Graph:
-    """Five nodes (the last one isolated), three weighted edges, sparse features, two splits, strings."""
+    """Five nodes (the last one isolated), weighted edges and nodes, sparse features, two splits, strings."""
     masks = np.array([[1, 0], [0, 1], [1, 1], [0, 0], [0, 0]], bool)
     return Graph.from_edges(
         np.array([[0, 1, 3], [1, 2, 0]]),
@@ -42,5 +42,8 @@ def rich_graph() -> Graph:
         y=np.array([0, 1, -1, 1, 0], np.int16),
         train_mask=masks[:, 1],
         test_mask=np.array([1, 0, 0, 0, 0], bool),
+        node_weight=np.array([1, 2, 1, 4, 0.5]),
+        self_weight=np.array([1, 0, 3, 1, 2], np.float32),
+        label_distribution=np.array([[1, 0], [0.25, 0.75], [0.5, 0.5], [0, 1], [1, 0]]),
         node_attributes={"train_masks": masks, "name": np.array(list("abcde")), "file": np.arange(5.0)},
     )

@@ -216,3 +216,18 @@ def test_truncated_and_wrong_files_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("source,target\n0,1\n2\n")
     with pytest.raises(OptionError, match=r"e\.csv cannot be read as an edge list"):
         load_graph(tmp_path / "e.csv", num_nodes=3)
+
+
+def test_a_node_table_may_weigh_nodes_and_give_classes_as_probabilities(tmp_path):
+    parquet.write_table(pa.table({"source": [0, 1], "target": [1, 2]}), tmp_path / "edges.parquet")
+    columns = {
+        "node_weight": [1.0, 2.0, 3.0],
+        "self_weight": [1, 5, 1],
+        "label_distribution": [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]],
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "nodes.parquet")
+    graph = load_graph(tmp_path)
+    assert graph.node_weight.tolist() == [1, 2, 3]
+    assert graph.self_weight.tolist() == [1, 5, 1]
+    assert graph.label_distribution.tolist() == columns["label_distribution"]
+    assert not graph.node_attributes

@@ -22,6 +22,7 @@ from falcon_gnn.devices.shards import PartShards, RowShards, shard_source, shard
 from falcon_gnn.devices.team import Team, fit_config, join_team
 from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.labels import Task
 from falcon_gnn.quantization.layers import compressed_batch_norm
 from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.quantization.moments import SharedBatch
@@ -259,6 +260,20 @@ def test_scaled_shard_losses_average_to_the_loss_of_the_whole_batch() -> None:
     shards = [slice(0, 3), slice(3, 5), slice(5, 5)]
     losses = [shard_targets(whole.take(torch.arange(5)[part]), whole, 3).loss(logits[part]) for part in shards]
     assert float(sum(losses)) / 3 == pytest.approx(float(whole.loss(logits)))
+
+
+@pytest.mark.parametrize("task", ["classes", "multilabel"])
+def test_weighted_shard_losses_average_to_the_weighted_loss_of_the_whole_batch(task: Task) -> None:
+    values = torch.tensor([0, 1, 1, 0, 1]) if task == "classes" else torch.tensor([[1.0, float("nan")], [0.0, 1.0]] * 2)
+    weights = torch.tensor([1.0, 7.0, 2.0, 3.0, 0.5])[: len(values)]
+    whole = Targets(values, task, has_unknown=task != "classes", weights=weights)
+    logits = torch.linspace(-1, 1, 2 * len(values)).reshape(-1, 2).sin()
+    shards = [slice(0, 3), slice(3, 5), slice(5, 5)]
+    ids = torch.arange(len(values))
+    parts = [shard_targets(whole.take(ids[part]), whole, 3) for part in shards]
+    losses = [part.loss(logits[place]) for part, place in zip(parts, shards, strict=True)]
+    assert float(sum(losses)) / 3 == pytest.approx(float(whole.loss(logits)))
+    assert {float(part.total_weight) for part in parts} == {float(weights.sum())}
 
 
 @pytest.mark.parametrize("name", ["sign", "cluster"])

@@ -191,3 +191,27 @@ def test_a_batch_becomes_one_plain_data():
     assert type(out) is Data
     assert "ptr" not in out
     assert out.batch.tolist() == (out.falcon_kept >= 30).long().tolist()
+
+
+def test_groups_of_alike_nodes_carry_their_weights():
+    data = _data()
+    out = FalconCollapse(node_budget=8, groups="alike", scope="full", num_clusters=3)(data)
+    result = collapse(from_pyg(data), node_budget=8, groups="alike", scope="full", num_clusters=3)
+    assert out.node_weight.tolist() == np.bincount(result.assignment).tolist()
+    assert out.self_weight.tolist() == result.graph.self_weight.tolist()
+    assert out.edge_weight.tolist() == result.graph.edge_weight.tolist()
+    assert out.x == pytest.approx(torch.from_numpy(np.asarray(result.graph.x)), abs=1e-6)
+    assert "groups='alike'" in repr(FalconCollapse(node_budget=8, groups="alike"))
+
+
+def test_an_alike_collapse_after_another_stands_for_all_nodes():
+    twice = Compose([FalconCollapse(node_budget=b, groups="alike", scope="full", num_clusters=3) for b in (15, 6)])(
+        _data()
+    )
+    assert twice.node_weight.sum() == 30
+
+
+def test_a_teachers_labels_are_carried():
+    out = FalconCollapse(node_budget=8, groups="alike", cluster_on="teacher", scope="full")(_data())
+    assert out.label_distribution.sum(dim=1).tolist() == pytest.approx([1] * 8, abs=1e-5)
+    assert out.y.tolist() == out.label_distribution.argmax(dim=1).tolist()

@@ -126,3 +126,15 @@ def test_names_that_do_not_tell_nodes_apart_are_refused():
     graph = Graph.from_edges([[0], [1]], 2, node_attributes={"node_id": np.array([7, 7])})
     with pytest.raises(GraphError, match="must be distinct"):
         to_networkx(graph)
+
+
+def test_weights_of_nodes_and_soft_labels_go_there_and_back():
+    carried = {
+        "node_weight": np.array([1.0, 2.0]),
+        "self_weight": np.array([1.0, 0.0]),
+        "label_distribution": np.eye(2),
+    }
+    back = from_networkx(to_networkx(Graph.from_edges([[0], [1]], 2, **carried)))
+    for name, value in carried.items():
+        assert np.array_equal(getattr(back, name), value)
+    assert not back.node_attributes

@@ -218,3 +218,15 @@ def test_pygs_own_cora_equals_ours(tmp_path, shared_dataset):
     assert np.array_equal(theirs.x, ours.x.toarray())
     assert np.array_equal(theirs.y, ours.y)
     assert np.array_equal(theirs.test_mask, ours.test_mask)
+
+
+def test_weights_of_nodes_and_soft_labels_go_there_and_back():
+    carried = {
+        "node_weight": np.array([1.0, 2.0, 3.0]), "self_weight": np.array([1.0, 0.0, 4.0], np.float32),
+        "label_distribution": np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]),
+    }  # fmt: skip
+    graph = Graph.from_edges([[0, 1], [1, 2]], 3, y=[0, 1, 1], **carried)
+    back = from_pyg(to_pyg(graph))
+    for name, value in carried.items():
+        assert np.array_equal(getattr(back, name), value)
+    assert not back.node_attributes

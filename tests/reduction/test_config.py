@@ -8,7 +8,7 @@ from falcon_gnn.reduction.config import CollapseConfig
 
 
 def test_the_defaults_are_the_papers():
-    config = CollapseConfig(node_budget=0.34)
+    config = CollapseConfig(node_budget=0.34).resolved()
     assert (config.centrality, config.num_clusters, config.gamma, config.scope) == ("eigenvector", 100, 0.5, None)
     assert (config.selection, config.order, config.merge, config.edge_weights) == ("lowest", "cluster", "hub", "none")
     assert (config.seed, config.num_samples, config.closeness_samples) == (0, 100, None)

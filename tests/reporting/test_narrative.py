@@ -124,3 +124,10 @@ def test_a_graph_of_one_node_has_no_ratios_of_zero(make_report: MakeReport, one_
 
 def test_cells_of_one_column_keep_their_decimals() -> None:
     assert [format_cell(value) for value in (94.0, 94.25, 3, 0.0, None)] == ["94.00", "94.25", "3", "0.00", "–"]
+
+
+def test_groups_of_alike_nodes_have_no_picture_of_ranks(make_report: MakeReport) -> None:
+    report = make_report(config={"groups": "alike"}, kept_by_rank=[], nodes_by_rank=[])
+    section = _section(report, "What was kept")
+    assert len(section.blocks) == 1
+    assert "nearest to its group's mean" in section.text

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import FullBatch, PartSettings
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.history import Histories, HistoryBatches, split_halo
 from falcon_gnn.training.models import GCN
-from falcon_gnn.training.propagation import normalized_csr
 from falcon_gnn.training.steps import run_epoch
 from falcon_gnn.training.targets import take_targets, training_nodes
 

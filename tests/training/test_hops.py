@@ -3,8 +3,8 @@ import pytest
 from scipy.sparse import csr_array, issparse
 
 from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.hops import aggregate, float_features, hop_features
-from falcon_gnn.training.propagation import normalized_csr
 
 
 def _by_formula(graph, adjacency, num_hops):

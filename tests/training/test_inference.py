@@ -5,12 +5,13 @@ from scipy.sparse import csr_array
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import hop_features
 from falcon_gnn.training.inference import predict
 from falcon_gnn.training.models import GraphInput, build_model
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr
+from falcon_gnn.training.propagation import SparseMatrix
 
 MODELS = ["gcn", "cluster-gcn", "gas", "sign", "qsign", "sign-original"]
 

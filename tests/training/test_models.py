@@ -7,11 +7,12 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import hop_features
 from falcon_gnn.training.models import GCN, GCNLayer, GraphInput, OriginalSIGN, build_model
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr
+from falcon_gnn.training.propagation import SparseMatrix
 
 
 def _read(graph, *, sparse=False):

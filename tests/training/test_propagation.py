@@ -8,8 +8,9 @@ from tests.strategies import edge_lists
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.temporaries import temporary_bytes
-from falcon_gnn.training.propagation import SparseMatrix, normalized_adjacency, normalized_csr, spmm, take_rows
+from falcon_gnn.training.propagation import SparseMatrix, normalized_adjacency, spmm, take_rows
 
 
 def _sparse(shape, seed=0, density=0.4):

@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional
 
 from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.graph import Graph
 from falcon_gnn.training.targets import make_targets, resolve_task, take_targets, training_nodes
 
 LOGITS = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
@@ -76,3 +77,40 @@ def test_too_few_classes_are_refused(graph):
 def test_a_graph_without_labels_is_refused(graph):
     with pytest.raises(GraphError, match=r"graph\.y"):
         training_nodes(graph.replace(y=None), "classes")
+
+
+def _weighted(graph, task, weights):
+    ids = np.arange(graph.num_nodes)
+    return take_targets(graph.replace(node_weight=weights), task, ids)
+
+
+@pytest.mark.parametrize("task", ["classes", "multilabel", "regression"])
+def test_a_weight_of_two_is_the_node_twice(task):
+    rng = np.random.default_rng(0)
+    y = {"classes": [0, 1, 2], "multilabel": rng.integers(0, 2, (3, 4)), "regression": rng.normal(size=(3, 4))}[task]
+    logits = torch.from_numpy(rng.normal(size=(3, 4)))
+    weighted = _weighted(Graph.from_edges([[0], [1]], 3, y=y), task, [1.0, 2.0, 1.0])
+    repeated = make_targets(np.asarray(y)[[0, 1, 1, 2]], task)
+    assert weighted.loss(logits).item() == pytest.approx(repeated.loss(logits[[0, 1, 1, 2]]).item(), rel=1e-6)
+
+
+def test_weights_and_unknown_cells_together():
+    y = np.array([[1.0, np.nan], [0.0, 1.0]])
+    logits = torch.tensor([[0.3, 9.0], [-0.2, 0.5]])
+    targets = _weighted(Graph.from_edges([[0], [1]], 2, y=y), "multilabel", [3.0, 1.0])
+    cells = functional.binary_cross_entropy_with_logits(
+        logits, torch.from_numpy(y).nan_to_num(0.0).float(), reduction="none"
+    )
+    expected = (3 * cells[0, 0] + cells[1, 0] + cells[1, 1]) / 5
+    assert targets.loss(logits).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_classes_may_be_probabilities_over_fewer_classes_than_outputs():
+    soft = np.array([[1.0, 0.0], [0.25, 0.75]])
+    graph = Graph.from_edges([[0], [1]], 2, y=[0, 1], label_distribution=soft)
+    logits = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    log = logits.log_softmax(dim=1)
+    expected = -(log[0, 0] + 0.25 * log[1, 0] + 0.75 * log[1, 1]) / 2
+    targets = take_targets(graph, "classes", np.arange(2))
+    assert targets.loss(logits).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert resolve_task(graph, graph, None, None) == ("classes", 2)

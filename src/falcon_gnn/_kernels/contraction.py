@@ -279,3 +279,17 @@ def sum_merged(indptr, indices, weight, group_starts, members, new_ids, num_bloc
             if other < group:
                 low, high = starts[other], starts[other + 1]
                 sums[position] = sums[low + np.searchsorted(merged[low:high], group)]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def sum_internal(indptr, indices, weight, group_starts, members, new_ids):  # type: ignore[no-untyped-def]
+    """Return the weight of the entries inside each group, each edge counted from both its ends."""
+    sums = np.zeros(group_starts.size - 1)
+    for group in prange(group_starts.size - 1):
+        total = 0.0
+        for i in range(group_starts[group], group_starts[group + 1]):
+            for position in range(indptr[members[i]], indptr[members[i] + 1]):
+                if new_ids[indices[position]] == group:
+                    total += weight[position] if weight.size > 0 else 1.0
+        sums[group] = total
+    return sums

@@ -39,7 +39,7 @@ def make_train_config(kind: Kind, model: str, options: Options) -> TrainConfig:
     network = ModelConfig(model, **{**sizes, "concat_self": False})  # type: ignore[arg-type]
     if not network.uses_hop_features and sizes.get("concat_self"):
         network = dataclasses.replace(network, concat_self=True)
-    if model == "gcn":
+    if model == "gcn" and training.get("train_on") != "rows":
         training["num_batches"] = 1
     training.setdefault("measure_memory", kind == "resources")
     return TrainConfig(network, **training)

@@ -23,7 +23,7 @@ from falcon_gnn.benchmark.overrides import Choice, override_options
 from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.centrality import centrality_name
-from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.config import BY_GROUPS, CollapseConfig
 
 SHORT_CENTRALITIES = {"degree": "DC", "betweenness": "BC", "closeness": "CC", "pagerank": "PR", "eigenvector": "EC"}
 """The paper's abbreviations."""
@@ -138,7 +138,13 @@ def run_id_of(kind: Kind, dataset: DatasetConfig, config: RunConfig) -> str:
     """
     graph = {name: value for name, value in _changed(dataset).items() if name in _GRAPH_FIELDS}
     facts: dict[str, Any] = {"kind": kind, "graph": graph}
-    facts["reduction"] = [type(config.reduction).__name__, _changed(config.reduction)]
+    reduction = config.reduction
+    facts["reduction"] = [type(reduction).__name__, _changed(reduction)]
+    if isinstance(reduction, CollapseConfig):
+        # Given or not: what is as the rule of grouping has it does not enter.
+        usual = BY_GROUPS[reduction.groups]
+        changed = facts["reduction"][1]
+        facts["reduction"][1] = {name: value for name, value in changed.items() if value != usual.get(name, ...)}
     facts["run"] = {"scope": config.scope, "protect_training": config.protect_training}
     if kind in ("train", "resources"):
         facts["run"]["hops_from"] = config.hops_from

@@ -2,8 +2,9 @@
 
 ``num_nodes``; ``edges`` (E, 2) or ``edge_index`` (2, E); ``edge_weight`` (E,); ``x`` (N, F), or sparse as
 ``x_indptr``, ``x_indices``, ``x_shape`` and perhaps ``x_data`` (ones without); ``y``; ``train_mask``, ``val_mask``,
-``test_mask`` (N,); ``train_masks`` ... (S, N) or (N, S) for S splits; ``self_loops`` (node ids, only counted); any
-other array with one row per node is a node attribute.
+``test_mask`` (N,); ``train_masks`` ... (S, N) or (N, S) for S splits; ``node_weight`` and ``self_weight`` (N,);
+``label_distribution`` (N, L); ``self_loops`` (node ids, only counted); any other array with one row per node is a node
+attribute.
 """
 
 import dataclasses
@@ -15,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import MASK_NAMES, Features, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Features, Graph
 
 Arrays = Mapping[str, NDArray[Any]]
 
 SPARSE_FEATURES = ("x_indptr", "x_indices", "x_data", "x_shape")
 RESERVED_NAMES = frozenset(
-    ("num_nodes", "edges", "edge_index", "edge_weight", "self_loops", "x", "y", *SPARSE_FEATURES, *MASK_NAMES)
+    ("num_nodes", "edges", "edge_index", "edge_weight", "self_loops", *SPARSE_FEATURES, *ROW_NAMES)
 )
+_PLAIN_NAMES = tuple(name for name in ROW_NAMES if name not in ("x", *MASK_NAMES))
+"""What is read as it stands."""
 SPLITS_NAMES = {f"{name}s": name for name in MASK_NAMES}
 
 
@@ -58,7 +61,7 @@ def node_arrays(arrays: Arrays, num_nodes: int, split_index: int | None = None) 
         num_nodes: N; an unknown array without N rows is left out with a warning.
         split_index: As in :func:`graph_from_arrays`.
     """
-    found: dict[str, Any] = {"x": _features(arrays), "y": arrays.get("y")}
+    found: dict[str, Any] = {"x": _features(arrays), **{name: arrays.get(name) for name in _PLAIN_NAMES}}
     attributes: dict[str, NDArray[Any]] = {}
     for name in sorted(set(arrays) - RESERVED_NAMES):
         value = arrays[name]
@@ -123,7 +126,7 @@ def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
         msg = f"node_attributes must not be named {', '.join(clash)}: the file uses these names. Rename them."
         raise GraphError(msg)
     arrays = {"num_nodes": np.array(graph.num_nodes, np.int64), **_feature_arrays(graph.x)}
-    for name in ("y", *MASK_NAMES):
+    for name in (*_PLAIN_NAMES, *MASK_NAMES):
         if getattr(graph, name) is not None:
             arrays[name] = getattr(graph, name)
     for name, value in graph.node_attributes.items():

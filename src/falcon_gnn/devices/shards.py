@@ -20,12 +20,19 @@ class ShardTargets(Targets):
 
     Attributes:
         num_global: Labelled nodes of the global batch.
-        scale: W n_r / n, with n_r loss terms here and n in the global batch: the mean over the W devices of the scaled
-            losses, and of their gradients, is that of the mean loss over the global batch.
+        scale: W n_r / n, with n_r the weight of the loss terms here and n that of the global batch's: the mean over the
+            W devices of the scaled losses, and of their gradients, is that of the mean loss over the global batch.
+        global_weight: Weight of the global batch's nodes.
     """
 
     num_global: int = 0
     scale: float = 1.0
+    global_weight: float = 0.0
+
+    @property
+    def total_weight(self) -> float:
+        """The weight of the global batch."""
+        return self.global_weight
 
     def __len__(self) -> int:
         """Return the number of labelled nodes in the global batch."""
@@ -50,8 +57,11 @@ def shard_targets(own: Targets, whole: Targets, num_devices: int) -> ShardTarget
         whole: Targets of all nodes of the global batch.
         num_devices: W.
     """
-    scale = num_devices * _count_terms(own) / max(1, _count_terms(whole))
-    return ShardTargets(own.values, own.task, own.has_unknown, num_global=len(whole), scale=scale)
+    scale = num_devices * _weigh_terms(own) / (_weigh_terms(whole) or 1)
+    return ShardTargets(
+        own.values, own.task, own.has_unknown, own.weights,
+        num_global=len(whole), scale=scale, global_weight=float(whole.total_weight),
+    )  # fmt: skip
 
 
 class RowShards:
@@ -137,6 +147,9 @@ def _most_batches(available: int, smallest: int, what: str) -> int:
     return available // smallest
 
 
-def _count_terms(targets: Targets) -> int:
-    """Return the number of values that the mean of a loss is taken over, rows or known cells."""
-    return int((~targets.values.isnan()).sum()) if targets.has_unknown else targets.values.shape[0]
+def _weigh_terms(targets: Targets) -> float:
+    """Return the weight of the values that the mean of a loss is taken over, rows or known cells."""
+    num_terms = torch.ones(targets.values.shape[0], dtype=torch.float64)
+    if targets.has_unknown:
+        num_terms = (~targets.values.isnan()).sum(dim=1, dtype=torch.float64)
+    return float((num_terms if targets.weights is None else num_terms * targets.weights).sum())

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, WEIGHT_NAMES, Graph
 from falcon_gnn.interop.tensors import features_to_tensor, labels_to_tensor, to_array, to_tensor
 
+_NODE_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 _WEIGHTS = ("weight", "w", "edge_weight")
 
 
@@ -17,8 +18,8 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
 
     Args:
         graph: A ``dgl.DGLGraph``; masks are read from ``ndata`` as ``train_mask``, ``val_mask``, ``test_mask``, weights
-            from ``edata`` as ``weight``, ``w`` or ``edge_weight``. Other node data are kept, other edge data are left
-            out with a warning.
+            of nodes as ``node_weight`` and ``self_weight``, those of edges from ``edata`` as ``weight``, ``w`` or
+            ``edge_weight``. Other node data are kept, other edge data are left out with a warning.
         x: Name of the features in ``ndata``; ignored where it is absent.
         y: Name of the labels in ``ndata``.
 
@@ -37,6 +38,7 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
     columns = {name: to_array(value) for name, value in graph.ndata.items()}
     named = {role: columns.pop(name) for role, name in (("x", x), ("y", y)) if name in columns}
     masks = {name: columns.pop(name).astype(np.bool_) for name in MASK_NAMES if name in columns}
+    named |= {name: columns.pop(name) for name in _NODE_WEIGHTS if name in columns}
     return Graph.from_edges(
         np.stack([to_array(source), to_array(target)]),
         graph.num_nodes(),
@@ -69,7 +71,7 @@ def to_dgl(graph: Graph) -> Any:
         result.ndata["feat"] = features_to_tensor(graph.x, dense=True)
     if graph.y is not None:
         result.ndata["label"] = labels_to_tensor(graph.y)
-    for name in MASK_NAMES:
+    for name in (*MASK_NAMES, *_NODE_WEIGHTS):
         if getattr(graph, name) is not None:
             result.ndata[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():

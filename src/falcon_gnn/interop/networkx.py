@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, WEIGHT_NAMES, Graph
 
 _UNLABELLED = -1
+_NODE_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 
 
 def from_networkx(graph: Any, *, x: str | None = "x", y: str | None = "y", weight: str | None = "weight") -> Graph:
@@ -43,7 +44,7 @@ def from_networkx(graph: Any, *, x: str | None = "x", y: str | None = "y", weigh
     ends = np.array([(place[u], place[v]) for u, v in graph.edges()], np.int64).reshape(-1, 2).T
     rows = [graph.nodes[label] for label in labels]
     known = {name for row in rows for name in row}
-    attributes = _other_attributes(rows, known - {x, y, *MASK_NAMES})
+    attributes = _other_attributes(rows, known - {x, y, *MASK_NAMES, *_NODE_WEIGHTS})
     if labels != list(range(len(labels))):
         attributes["node_id"] = _label_array(labels)
     return Graph.from_edges(
@@ -54,6 +55,7 @@ def from_networkx(graph: Any, *, x: str | None = "x", y: str | None = "y", weigh
         x=_column(rows, x, "x") if x is not None and x in known else None,
         y=_labels(rows, y) if y is not None and y in known else None,
         node_attributes=attributes,
+        **{name: _column(rows, name, "a weight") for name in _NODE_WEIGHTS if name in known},
         **{name: np.array([bool(row.get(name, False)) for row in rows]) for name in MASK_NAMES if name in known},
     )
 
@@ -75,7 +77,7 @@ def to_networkx(graph: Graph) -> Any:
         NodeDataView({0: {'y': 0}, 1: {'y': 1}, 2: {'y': 0}, 3: {'y': 1}})
     """
     nx = require("networkx", "networkx")
-    columns = {name: getattr(graph, name) for name in ("x", "y", *MASK_NAMES) if getattr(graph, name) is not None}
+    columns = {name: getattr(graph, name) for name in ROW_NAMES if getattr(graph, name) is not None}
     columns |= graph.node_attributes
     labels = columns.pop("node_id").tolist() if "node_id" in columns else list(range(graph.num_nodes))
     if len(set(labels)) < len(labels):

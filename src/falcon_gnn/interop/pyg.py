@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, WEIGHT_NAMES, Graph
 from falcon_gnn.interop.pyg_attributes import EDGE_KEYS, attribute_array, count_nodes, pick_masks, sort_keys
 from falcon_gnn.interop.tensors import (
     features_to_tensor,
@@ -35,11 +35,16 @@ except ImportError as error:
     raise MissingDependencyError(_MESSAGE) from error
 
 
+_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
+_PLAIN_KEYS = ("y", *_WEIGHTS)
+
+
 def from_pyg(data: Data, split_index: int | None = None) -> Graph:
     """Return the graph of a PyG ``Data``; CPU tensors are viewed, not copied.
 
-    ``edge_weight`` is kept; other edge attributes are left out with a warning. Any other attribute with one row per
-    node becomes a node attribute. Masks of several splits, shape ``(N, S)``, are kept whole as ``train_masks`` etc.
+    ``edge_weight``, ``node_weight``, ``self_weight`` and ``label_distribution`` are kept; other edge attributes are
+    left out with a warning. Any other attribute with one row per node becomes a node attribute. Masks of several
+    splits, shape ``(N, S)``, are kept whole as ``train_masks`` etc.
 
     Args:
         data: Edges as ``edge_index`` (also an ``EdgeIndex``), ``adj_t`` or ``adj``; ``x`` dense or sparse.
@@ -64,12 +69,12 @@ def from_pyg(data: Data, split_index: int | None = None) -> Graph:
         warnings.warn(msg, FalconWarning, stacklevel=2)
     masks, attributes = pick_masks(data, split_index)
     for key in node_keys:
-        if key not in ("x", "y", *MASK_NAMES):
+        if key not in ROW_NAMES:
             attributes[key] = attribute_array(data[key])
     x = data.get("x")
     node_arrays = {
         "x": x if x is None else to_scipy(x) if is_sparse(x) else to_array(x),
-        "y": None if data.get("y") is None else to_array(data.y),
+        **{key: to_array(data[key]) for key in _PLAIN_KEYS if key in node_keys},
         "node_attributes": attributes,
         **masks,
     }
@@ -102,7 +107,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = False) -> Data:
         data.edge_weight = to_tensor(graph.edge_weight)
     if graph.y is not None:
         data.y = labels_to_tensor(graph.y)
-    for name in MASK_NAMES:
+    for name in (*MASK_NAMES, *_WEIGHTS):
         if getattr(graph, name) is not None:
             data[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():
@@ -216,6 +221,9 @@ def _collapsed_data(data: Data, graph: Graph, result: CollapseResult, split: int
         if key in out and not bool(out[key].any()):
             del out[key]
     device = _device(data)
+    for key in _WEIGHTS:
+        if getattr(result.graph, key) is not None:
+            out[key] = to_tensor(getattr(result.graph, key)).to(device)
     out.edge_index = torch.from_numpy(result.graph.edge_index).to(device)
     if result.graph.edge_weight is not None:
         out.edge_weight = to_tensor(result.graph.edge_weight).to(device)

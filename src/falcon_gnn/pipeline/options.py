@@ -73,10 +73,10 @@ class RunConfig:
         reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
         scope: What is trained on without a reduction: ``"train"`` the subgraph of the training nodes (as the paper),
             ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
-        hops_from: Where the survivors' hop features come from, for SIGN models: the ``reduced`` graph (the paper) or
-            the ``original`` training graph. The latter costs no memory in training and does not shift the
-            neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has the mean over its
-            group.
+        hops_from: Where the survivors' hop features come from, for SIGN models and a GCN trained on rows: the
+            ``reduced`` graph (the paper) or the ``original`` training graph. The latter costs no memory in training and
+            does not shift the neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has
+            the mean over its group.
         protect_training: Never remove a training node; with scope full.
         correct_and_smooth: Mend the predictions on the original graph with the labels of all training nodes, where
             held-out nodes say that it helps. The labels of removed nodes count too
@@ -106,8 +106,11 @@ class RunConfig:
         if self.hops_from not in get_args(HopsFrom):
             msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
             raise OptionError(msg)
-        if self.hops_from == "original" and not self.training.model.uses_hop_features:
-            msg = f"hops_from='original' needs a SIGN model, got model={self.training.model.model!r}."
+        if self.hops_from == "original" and not self.training.trains_on_rows:
+            msg = (
+                "hops_from='original' needs a SIGN model, or a gcn with train_on='rows', got "
+                f"model={self.training.model.model!r}."
+            )
             raise OptionError(msg)
 
     @classmethod
@@ -134,7 +137,7 @@ class RunConfig:
         """
         if hops_from is None:
             hops_from = "original" if training.model.uses_hop_features else "reduced"
-        if hops_from == "original":
+        if hops_from == "original" and options.get("groups") != "alike":
             options = {"selection": "stratified", "merge": "hub", **options}
         reduction = CollapseConfig.recommended(node_budget, **options)
         return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)

@@ -89,7 +89,7 @@ def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
 
     Arguments and errors as in :func:`fit_budget`.
     """
-    if config.model.uses_hop_features:
+    if config.trains_on_rows:
         return _fit_rows(whole, config, budget, choose_batches=choose_batches)
 
     @cache

@@ -10,6 +10,7 @@ from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
+from falcon_gnn.reduction.teacher import Teacher
 
 _BLOCK_VALUES = 1 << 19
 
@@ -56,6 +57,23 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
             if arrays[name] is not None:
                 arrays[name] = arrays[name] & ~arrays["train_mask"]
     return arrays
+
+
+def taught_arrays(teacher: Teacher, groups: Groups, of_group: bool) -> dict[str, Any]:
+    """Return the labels that a teacher gives the groups: probabilities and the likeliest class; all of them train.
+
+    Args:
+        teacher: What it says of the nodes in scope.
+        groups: Their groups.
+        of_group: Whether a survivor has the mean of its group, or its own.
+    """
+    distribution = teacher.probabilities[groups.kept]
+    if of_group:
+        sums = summing_matrix(groups.assignment, len(groups.kept))
+        distribution = np.asarray(sums @ teacher.probabilities) / np.diff(sums.indptr)[:, None]
+    labels = {"label_distribution": distribution.astype(np.float32), "y": distribution.argmax(axis=1)}
+    masks = {"train_mask": np.ones(len(groups.kept), np.bool_), "val_mask": None, "test_mask": None}
+    return labels | masks
 
 
 def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def coarsen(
         groups = _name_groups(scope, coarsening, order, rank)
         num_groups = len(groups.kept)
         adjacency = merge_edges(
-            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, num_groups, pooling.edge_weights
+            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, num_groups, str(pooling.edge_weights)
         )
         reduced = Graph(*adjacency, **drop_empty_masks(group_arrays(graph, groups, encoding)))
     with clock.stage("report"):

@@ -15,7 +15,13 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 Scope = Literal["train", "full"]
 Merge = Literal["hub", "mean", "drop"]
 CoarsenMethod = Literal["variation_neighborhoods", "heavy_edge"]
-
+GroupRule = Literal["neighbors", "alike"]
+ClusterOn = Literal["hops", "teacher"]
+BY_GROUPS: dict[str, dict[str, Any]] = {
+    "neighbors": {"selection": "lowest", "order": "cluster", "merge": "hub", "edge_weights": "none"},
+    "alike": {"merge": "mean", "edge_weights": "sum"},
+}
+"""What an option is that depends on ``groups`` and is not given."""
 
 Config = TypeVar("Config", "CollapseConfig", "CoarsenConfig")
 
@@ -34,16 +40,25 @@ class CollapseConfig:
         scope: What is collapsed: ``train``, the subgraph of the training nodes, or ``full``, the whole graph with the
             labels outside the training mask hidden. By default train if there is a training mask, else full with all
             labels visible.
-        selection: Which nodes of a cluster survive: all but the ``lowest`` (the paper), ``stratified`` or ``random``.
-        order: Order of the merges: ``cluster`` by cluster (Alg. 1) or ``global``.
-        merge: What a survivor carries: its own features and labels (``hub``, the paper), the ``mean`` of its group, or
-            ``drop``: its own, and nothing is merged. The last gives the induced subgraph of the survivors.
-        edge_weights: Weights of the reduced graph's edges: ``none`` (the paper), ``count`` or ``sum``.
+        selection: Which nodes of a cluster survive, for neighbors: all but the ``lowest`` (the paper and the default),
+            ``stratified`` or ``random``.
+        order: Order of the merges, for neighbors: ``cluster`` by cluster (Alg. 1, the default) or ``global``.
+        merge: What a survivor carries: its own features and labels (``hub``, the paper and the default for neighbors),
+            the ``mean`` of its group (the default for alike nodes), or ``drop``: its own, and nothing is merged. The
+            last gives the induced subgraph of the survivors.
+        edge_weights: Weights of the reduced graph's edges: ``none`` (the paper and the default for neighbors),
+            ``count``, or ``sum`` (the default for alike nodes). Without weights the last two are the same.
         seed: Draws ties, clusters and samples.
         task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
         num_classes: Number of classes (L); by default the largest visible class + 1.
         num_samples: Sources of betweenness; none for exact.
         closeness_samples: Sources of closeness; exact by default.
+        groups: Who merges with whom: a node with its strongest neighbor (``neighbors``, Alg. 1), or nodes of one class
+            that a GNN sees ``alike`` (ours). See :mod:`falcon_gnn.reduction.alike`.
+        num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by.
+        cluster_on: What alike nodes are compared by: ``hops``, or where few nodes are labelled the outputs of a
+            ``teacher``. That is a ridge regression on 2k hops, whose probabilities then also label the groups
+            (:mod:`falcon_gnn.reduction.teacher`).
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -54,15 +69,18 @@ class CollapseConfig:
     num_clusters: int = 100
     gamma: float = 0.5
     scope: Scope | None = None
-    selection: Selection = "lowest"
-    order: Order = "cluster"
-    merge: Merge = "hub"
-    edge_weights: EdgeWeights = "none"
+    selection: Selection | None = None
+    order: Order | None = None
+    merge: Merge | None = None
+    edge_weights: EdgeWeights | None = None
     seed: int = 0
     task: Task | None = None
     num_classes: int | None = None
     num_samples: int | None = 100
     closeness_samples: int | None = None
+    groups: GroupRule = "neighbors"
+    num_hops: int = 2
+    cluster_on: ClusterOn = "hops"
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
@@ -80,8 +98,10 @@ class CollapseConfig:
         """Check every option that can be checked without a graph."""
         object.__setattr__(self, "centrality", centrality_name(self.centrality))
         for name, choices in (
-            ("scope", (*get_args(Scope), None)), ("selection", SELECTIONS), ("order", get_args(Order)),
-            ("merge", get_args(Merge)), ("edge_weights", get_args(EdgeWeights)), ("task", (*get_args(Task), None)),
+            ("scope", (*get_args(Scope), None)), ("selection", (*SELECTIONS, None)),
+            ("order", (*get_args(Order), None)), ("merge", (*get_args(Merge), None)),
+            ("edge_weights", (*get_args(EdgeWeights), None)), ("task", (*get_args(Task), None)),
+            ("groups", get_args(GroupRule)), ("cluster_on", get_args(ClusterOn)),
         ):  # fmt: skip
             _check_choice(name, getattr(self, name), choices)
         if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
@@ -90,11 +110,27 @@ class CollapseConfig:
         if not _is_number(self.node_budget) or not self.node_budget > 0:
             msg = f"node_budget must be a positive int (nodes) or a float in (0, 1] (share), got {self.node_budget!r}."
             raise BudgetError(msg)
-        for name, least in (("num_clusters", 1), ("seed", 0)):
+        for name in ("selection", "order"):
+            if self.groups == "alike" and getattr(self, name) is not None:
+                msg = (
+                    f"{name} is an option of groups='neighbors', where nodes are ranked; got {name}="
+                    f"{getattr(self, name)!r} with groups='alike'. Leave it out."
+                )
+                raise OptionError(msg)
+        if self.cluster_on == "teacher" and self.groups != "alike":
+            msg = f"cluster_on='teacher' is an option of groups='alike', got groups={self.groups!r}. Set both, or none."
+            raise OptionError(msg)
+        least_hops = 1 if self.groups == "alike" else 0
+        for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):
             _check_count(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), 1)
+
+    def resolved(self) -> Self:
+        """Return the same with the options that depend on ``groups`` filled in where they are not given."""
+        missing = {name: value for name, value in BY_GROUPS[self.groups].items() if getattr(self, name) is None}
+        return replace(self, **missing)
 
 
 @dataclass(frozen=True)

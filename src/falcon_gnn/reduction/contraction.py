@@ -54,6 +54,38 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
     return stands_for
 
 
+def merge_self_weights(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    edge_weight: NDArray[np.floating[Any]] | None,
+    self_weight: NDArray[np.floating[Any]] | None,
+    assignment: IdArray,
+    num_groups: int,
+) -> NDArray[np.float64]:
+    """Return the self-weight of groups: their internal edges from both ends, and their members' own.
+
+    With it and counted edges, Ã of the groups is the original's averaged over them.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, shape ``(2E,)``.
+        edge_weight: Weights aligned with ``indices``; None for ones.
+        self_weight: Self-weights of the nodes, shape ``(N,)``; None for ones.
+        assignment: Group of each node, -1 for none, shape ``(N,)``.
+        num_groups: Number of groups.
+    """
+    from falcon_gnn._kernels.contraction import sum_internal
+
+    weight = np.empty(0) if edge_weight is None else edge_weight.astype(np.float64)
+    starts, members = group_members(assignment, num_groups)
+    internal: NDArray[np.float64] = sum_internal(
+        indptr, indices, weight, starts, members, assignment.astype(indices.dtype)
+    )
+    own = np.ones(len(assignment)) if self_weight is None else self_weight.astype(np.float64)
+    inside = assignment >= 0
+    return internal + np.bincount(assignment[inside], own[inside], num_groups)
+
+
 def merge_edges(
     indptr: NDArray[np.int64],
     indices: IntArray,

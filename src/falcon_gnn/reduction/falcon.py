@@ -3,23 +3,24 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import BudgetError, FalconWarning
+from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels
 from falcon_gnn.reduction import report as reports
-from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays
+from falcon_gnn.reduction.alike import form_groups, make_teacher, node_kinds, node_space
+from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays, taught_arrays
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
 from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_nodes, round_scores
 from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
-from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
+from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, merge_self_weights, order_removals
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import (
     ScopedGraph,
@@ -29,6 +30,7 @@ from falcon_gnn.reduction.scope import (
     protected_nodes,
     resolve_scope,
 )
+from falcon_gnn.reduction.teacher import Teacher
 from falcon_gnn.resources import peak_resident_memory, require_memory
 
 IdArray = NDArray[np.int64]
@@ -44,12 +46,18 @@ class StageClock:
     def __init__(self, on_stage: OnStage | None) -> None:
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
+        self._latest = ""
+
+    def tell(self, what: str) -> None:
+        """Pass on which stage begins, or what goes on inside it; Ctrl-C is heard there."""
+        if self._on_stage is not None and what != self._latest:
+            self._on_stage(what)
+        self._latest = what
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time what happens inside; seconds of one name add up."""
-        if self._on_stage is not None:
-            self._on_stage(name)
+        self.tell(name)
         start = perf_counter()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
@@ -92,6 +100,7 @@ def collapse(
         ([1, 3], [0, 0, 0, 1, 1], 1)
     """
     config, scores = _resolve_options(config, centrality, options)
+    _check_scores(config, scores)
     clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
@@ -106,6 +115,63 @@ def collapse(
         if graph.is_weighted and config.edge_weights == "none":
             msg = "edge_weights='none' leaves the edge weights of the input out. Use edge_weights='sum' to keep them."
             warnings.warn(msg, FalconWarning, stacklevel=3)
+    if config.groups == "alike":
+        choice = _choose_alike(graph, scope, config, encoding, own_clusters, protected, budget, clock)
+    else:
+        choice = _choose_neighbors(graph, scope, config, encoding, (own_scores, own_clusters), protected, budget, clock)
+    groups = choice.groups
+    with clock.stage("contraction"):
+        adjacency = merge_edges(
+            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, str(config.edge_weights)
+        )
+    with clock.stage("attributes"):
+        arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
+        if config.groups == "alike" and config.merge != "drop":
+            arrays |= _group_weights(graph, scope, config, groups)
+        if choice.teacher is not None:
+            arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean")
+        reduced = Graph(*adjacency, **drop_empty_masks(arrays))
+    with clock.stage("report"):
+        shown = _shown_options(config, own_scores is not None, own_clusters)
+        report = make_report(graph, scope, groups, reduced, encoding, choice.cluster, choice.rank, shown, clock)
+        if choice.teacher is not None:
+            report = replace(report, teacher_accuracy=choice.teacher.accuracy)
+    return CollapseResult(
+        graph=reduced,
+        assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),
+        kept=scope.ids[groups.kept],
+        removal_order=scope.ids[choice.order],
+        rank=spread_to_input(choice.rank, scope.ids, graph.num_nodes, -1),
+        clusters=spread_to_input(choice.cluster, scope.ids, graph.num_nodes, -1),
+        centrality=spread_to_input(choice.phi, scope.ids, graph.num_nodes, np.nan),
+        cluster_budgets=choice.cluster_budgets,
+        report=report,
+        config=config,
+        teacher=None
+        if choice.teacher is None
+        else spread_to_input(choice.teacher.probabilities, scope.ids, graph.num_nodes, np.nan),
+    )
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Who survives and who belongs to whom, with what the choice came from; arrays over the nodes in scope."""
+
+    groups: Groups
+    order: IdArray
+    cluster: IdArray
+    cluster_budgets: IdArray
+    phi: NDArray[np.float64]
+    rank: IdArray
+    teacher: Teacher | None = None
+
+
+def _choose_neighbors(
+    graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None,
+    own: tuple[NDArray[Any] | None, IdArray | None], protected: NDArray[np.bool_], budget: int, clock: StageClock,
+) -> _Choice:  # fmt: skip
+    """Return the choice of Algorithm 1."""
+    own_scores, own_clusters = own
     with clock.stage("centrality"):
         phi, rank = _rank(scope, config, own_scores)
     with clock.stage("clustering"):
@@ -116,31 +182,66 @@ def collapse(
     with clock.stage("selection"):
         sizes = np.bincount(cluster[~protected], minlength=int(cluster.max()) + 1)
         budgets = split_budget(sizes, budget - int(protected.sum()))
-        survives = protected | select_kept(rank, cluster, budgets, ~protected, config.selection, config.seed)
-        order = order_removals(~survives, rank, cluster, config.order)
+        survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
+        order = order_removals(~survives, rank, cluster, str(config.order))
     with clock.stage("contraction"):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
-        adjacency = merge_edges(
-            scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, config.edge_weights
+    budgets = budgets + np.bincount(cluster[protected], minlength=len(budgets))
+    return _Choice(groups, order, cluster, budgets, phi, rank)
+
+
+def _choose_alike(
+    graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None,
+    own_clusters: IdArray | None, protected: NDArray[np.bool_], budget: int, clock: StageClock,
+) -> _Choice:  # fmt: skip
+    """Return groups of alike nodes; nothing is ranked."""
+    num_nodes = len(scope.ids)
+    teacher = None
+    if config.cluster_on == "teacher":
+        with clock.stage("teacher"):
+            teacher = make_teacher(graph, scope, config, encoding)
+    with clock.stage("hop features"):
+        points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
+    with clock.stage("clustering"):
+        if teacher is None:
+            kind = node_kinds(points, encoding, config, own_clusters)
+        else:
+            kind = teacher.probabilities.argmax(axis=1)
+    with clock.stage("grouping"):
+        found = form_groups(
+            points, kind, own_clusters, protected, budget,
+            is_classes=encoding is not None and encoding.task == "classes", seed=config.seed,
+            on_level=lambda level, num_segments: clock.tell(f"grouping, level {level} of {num_segments:,} clusters"),
+        )  # fmt: skip
+    removed = np.ones(num_nodes, np.bool_)
+    removed[found.kept] = False
+    assignment = found.assignment
+    if config.merge == "drop":
+        assignment = np.full(num_nodes, -1, np.int64)
+        assignment[found.kept] = np.arange(budget)
+    return _Choice(
+        Groups(scope.ids, assignment, found.kept), np.flatnonzero(removed), found.clusters, found.cluster_budgets,
+        np.full(num_nodes, np.nan), np.full(num_nodes, -1, np.int64), teacher,
+    )  # fmt: skip
+
+
+def _group_weights(graph: Graph, scope: ScopedGraph, config: CollapseConfig, groups: Groups) -> dict[str, Any]:
+    """Return how many nodes each group stands for, and with weighted edges how heavy its self-loop is."""
+    num_groups = len(groups.kept)
+    own = None if graph.node_weight is None else graph.node_weight[scope.ids].astype(np.float64)
+    weights = {"node_weight": np.bincount(groups.assignment, own, num_groups).astype(np.float64)}
+    if config.edge_weights != "none":
+        counted = scope.edge_weight if config.edge_weights == "sum" else None
+        weights["self_weight"] = merge_self_weights(
+            scope.indptr, scope.indices, counted, scope.self_weight, groups.assignment, num_groups
         )
-    with clock.stage("attributes"):
-        arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
-        reduced = Graph(*adjacency, **drop_empty_masks(arrays))
-    with clock.stage("report"):
-        shown = _shown_options(config, own_scores is not None, own_clusters)
-        report = make_report(graph, scope, groups, reduced, encoding, cluster, rank, shown, clock)
-    return CollapseResult(
-        graph=reduced,
-        assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),
-        kept=scope.ids[groups.kept],
-        removal_order=scope.ids[order],
-        rank=spread_to_input(rank, scope.ids, graph.num_nodes, -1),
-        clusters=spread_to_input(cluster, scope.ids, graph.num_nodes, -1),
-        centrality=spread_to_input(phi, scope.ids, graph.num_nodes, np.nan),
-        cluster_budgets=budgets + np.bincount(cluster[protected], minlength=len(budgets)),
-        report=report,
-        config=config,
-    )
+    return weights
+
+
+def _check_scores(config: CollapseConfig, scores: ArrayLike | None) -> None:
+    if config.groups == "alike" and scores is not None:
+        msg = "centrality scores rank nodes for groups='neighbors', got some with groups='alike'. Leave them out."
+        raise OptionError(msg)
 
 
 def _resolve_options(
@@ -150,7 +251,7 @@ def _resolve_options(
     if isinstance(centrality, str):
         options = {**options, "centrality": centrality}
         centrality = None
-    return with_options(CollapseConfig, config, options, "collapse"), centrality
+    return with_options(CollapseConfig, config, options, "collapse").resolved(), centrality
 
 
 def _shown_options(config: CollapseConfig, has_own_scores: bool, own_clusters: IdArray | None) -> dict[str, Any]:
@@ -186,7 +287,7 @@ def _rank(
     return phi, rank_nodes(round_scores(phi), config.seed)
 
 
-def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, merge: Merge) -> Groups:
+def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, merge: Merge | None) -> Groups:
     """Return which survivor each node in scope ends up in."""
     new_ids = np.full(len(rank), -1, np.int64)
     new_ids[kept] = np.arange(len(kept))
@@ -201,10 +302,11 @@ def make_report(
     cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: StageClock,
 ) -> reports.CollapseReport:  # fmt: skip
     """Return before and after of a reduction in figures."""
-    kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept)
+    is_ranked = bool((rank >= 0).all())
+    kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept) if is_ranked else ([], [])
     num_clusters = int(cluster.max()) + 1
     component, num_before = reports.label_components(scope.indptr, scope.indices)
-    if options.get("merge") == "drop":
+    if options.get("merge") == "drop" or options.get("groups") == "alike":
         num_after = reports.label_components(reduced.indptr, reduced.indices)[1]
     else:
         # Merging never parts a component nor joins two: those with a survivor are left.
@@ -236,6 +338,6 @@ def make_report(
 
 def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
     """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
-    result = np.full(num_nodes, filler, values.dtype)
+    result = np.full((num_nodes, *values.shape[1:]), filler, values.dtype)
     result[ids] = values
     return result

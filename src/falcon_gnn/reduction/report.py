@@ -93,6 +93,7 @@ class CollapseReport:
         cleaning: What the input's edge list needed.
         seconds: Wall-clock seconds per stage.
         peak_memory_bytes: Largest resident size of the process up to the end of the collapse.
+        teacher_accuracy: Share of the labelled nodes that the teacher names right when each is left out; None without.
     """
 
     config: dict[str, Any]
@@ -109,6 +110,7 @@ class CollapseReport:
     cleaning: EdgeCleaning
     seconds: dict[str, float]
     peak_memory_bytes: int
+    teacher_accuracy: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as nested dictionaries of plain numbers and strings."""

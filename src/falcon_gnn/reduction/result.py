@@ -1,6 +1,6 @@
 """What a collapse returns: the reduced graph, the exact map both ways, and the report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ class CollapseResult:
         cluster_budgets: Nodes kept per cluster, shape ``(num_clusters,)``; sums to n.
         report: Before and after in figures.
         config: The options used.
+        teacher: With ``cluster_on="teacher"``, what the teacher says of each input node: probabilities of the classes,
+            shape ``(N_all, L)``; NaN out of scope. Compare it with the model trained on the groups: on few labels the
+            teacher alone is often as good.
     """
 
     graph: Graph
@@ -44,6 +47,7 @@ class CollapseResult:
     cluster_budgets: IdArray
     report: CollapseReport
     config: CollapseConfig
+    teacher: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     def lift(self, values: ArrayLike) -> NDArray[Any]:
         """Return values of the reduced nodes on the input's nodes.

@@ -27,6 +27,7 @@ class ScopedGraph:
     indices: IntArray
     edge_weight: NDArray[np.floating[Any]] | None
     visible: BoolArray | None
+    self_weight: NDArray[np.floating[Any]] | None = None
 
 
 def choose_scope(graph: Graph, scope: Scope | None) -> Scope:
@@ -62,7 +63,9 @@ def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
     """
     if choose_scope(graph, scope) == "full":
         ids = np.arange(graph.num_nodes)
-        return ScopedGraph("full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask)
+        return ScopedGraph(
+            "full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask, graph.self_weight
+        )
     from falcon_gnn._kernels.contraction import induce_rows
 
     assert graph.train_mask is not None
@@ -71,9 +74,9 @@ def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
     new_ids[ids] = np.arange(len(ids))
     indptr, positions = induce_rows(graph.indptr, graph.indices, ids, new_ids)
     weight = None if graph.edge_weight is None else graph.edge_weight[positions]
-    return ScopedGraph(
-        "train", ids, len(ids) == graph.num_nodes, indptr, new_ids[graph.indices[positions]], weight, None
-    )
+    own = None if graph.self_weight is None else graph.self_weight[ids]
+    is_whole = len(ids) == graph.num_nodes
+    return ScopedGraph("train", ids, is_whole, indptr, new_ids[graph.indices[positions]], weight, None, own)
 
 
 def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> LabelEncoding | None:

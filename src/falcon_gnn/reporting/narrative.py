@@ -32,6 +32,10 @@ _SELECTION_RULES = {
     "stratified": "In each cluster the survivors are spread evenly over centrality.",
     "random": "In each cluster the survivors are a random sample.",
 }
+_ALIKE_RULE = (
+    "Nodes of one class, or of one feature-label cluster, that a GNN sees alike share a group; the node nearest to its "
+    "group's mean stands for it."
+)
 _CLEANING_ROWS = {
     "num_self_loops": "Self-loops removed",
     "num_duplicates": "Repeats of an edge folded into one",
@@ -149,15 +153,18 @@ def _label_table(labels: LabelSummary) -> Table:
 
 
 def _selection_section(report: CollapseReport) -> Section:
-    ranks = plots.kept_by_rank_figure(report.kept_by_rank, report.nodes_by_rank)
+    is_alike = report.config.get("groups") == "alike"
     clusters = plots.cluster_budgets_figure(report.cluster_sizes, report.cluster_kept)
     shares = [kept / size for kept, size in zip(report.cluster_kept, report.cluster_sizes, strict=True) if size]
-    num_clusters = _count(len(report.cluster_sizes), "feature-label cluster")
+    num_clusters = _count(len(report.cluster_sizes), "cluster" if is_alike else "feature-label cluster")
     spread = (
         f"{num_clusters}: {format_share(shares[0])} of the nodes kept."
         if len(shares) == 1
         else f"{num_clusters}: between {format_share(min(shares))} and {format_share(max(shares))} of the nodes kept."
     )
+    if is_alike:
+        return Section("What was kept", (Picture(clusters, spread),), _ALIKE_RULE)
+    ranks = plots.kept_by_rank_figure(report.kept_by_rank, report.nodes_by_rank)
     rank_caption = f"Nodes in {len(report.nodes_by_rank)} equal parts by centrality; the blue part of each survives."
     blocks = (
         Picture(ranks, rank_caption if len(report.nodes_by_rank) > 1 else "The only node survives."),

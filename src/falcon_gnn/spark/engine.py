@@ -96,6 +96,7 @@ def collapse(
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
     """
     check_options(config, has_scores=centrality is not None)
+    config = config.resolved()
     spark = spark or open_session()
     seconds: dict[str, float] = {}
     with _timed(seconds, "input"):
@@ -110,11 +111,11 @@ def collapse(
         facts = cut_lineage(ranked.join(found, "index").join(protected, "index"))
     with _timed(seconds, "selection"):
         sizes, budgets = split_budgets(facts, budget - num_protected)
-        selected = select_survivors(facts, sizes, budgets, config.selection, config.seed)
+        selected = select_survivors(facts, sizes, budgets, str(config.selection), config.seed)
     with _timed(seconds, "contraction"):
         groups, contraction = _merge_nodes(given, selected, config, len(sizes), driver_rows)
     with _timed(seconds, "edges"):
-        reduced_edges = cut_lineage(merge_edges(given.edges.frame, groups, config.edge_weights))
+        reduced_edges = cut_lineage(merge_edges(given.edges.frame, groups, str(config.edge_weights)))
         reduced_nodes = cut_lineage(survivor_rows(given.nodes, groups))
     report = {
         **summarise(given, config, selected, reduced_nodes, reduced_edges),
@@ -139,6 +140,9 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
     """
     if not has_scores:
         check_centrality(config.centrality)
+    if config.groups == "alike":
+        msg = "groups='alike' is not on the Spark engine yet, got it there. Use engine='local', or groups='neighbors'."
+        raise OptionError(msg)
     if config.merge == "mean":
         msg = (
             "merge='mean' is not computed by the Spark engine, which keeps the survivors' own rows. Use merge='hub', "

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features
-from falcon_gnn.training.models import Features, GraphInput
+from falcon_gnn.training.models import GCN, Features, GraphInput, RowInput
 from falcon_gnn.training.partition import (
     BatchSize,
     DrawnBatch,
@@ -21,7 +22,7 @@ from falcon_gnn.training.partition import (
     join_parts,
     split_graph,
 )
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, shared_tensor
+from falcon_gnn.training.propagation import SparseMatrix, shared_tensor
 from falcon_gnn.training.targets import Targets
 
 
@@ -51,7 +52,7 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows of hop features, for the SIGN models; shape ``(n, (k + 1) F)``."""
+    """Rows of hop features, for the SIGN models, shape ``(n, (k + 1) F)``; or of Ã^L X, for a GCN without edges."""
 
     features: Tensor
     targets: Targets
@@ -62,7 +63,7 @@ class RowBatch:
 
     def outputs(self, model: nn.Module) -> Tensor:
         """Return the model's outputs, shape ``(n, L)``."""
-        outputs: Tensor = model(self.features)
+        outputs: Tensor = model(RowInput(self.features) if isinstance(model, GCN) else self.features)
         return outputs
 
 
@@ -121,12 +122,20 @@ class FullBatch:
         targets: Their targets.
         concat_self: Whether the model needs X beside ÃX.
         device: Where the batch stays.
+        normalize: Whether each row of X is divided by its length.
     """
 
     def __init__(
-        self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, concat_self: bool, device: torch.device
+        self,
+        graph: Graph,
+        node_ids: NDArray[np.int64],
+        targets: Targets,
+        concat_self: bool,
+        device: torch.device,
+        *,
+        normalize: bool = False,
     ) -> None:
-        matrix, features = normalized_csr(graph), float_features(graph)
+        matrix, features = normalized_csr(graph), float_features(graph, normalize=normalize)
         inputs = GraphInput(
             SparseMatrix.from_scipy(matrix),
             to_tensor(aggregate(matrix, features)),
@@ -155,12 +164,14 @@ class PartSettings:
         num_batches: Batches per epoch, each of about ``num_parts / num_batches`` parts.
         concat_self: Whether the model needs X beside ÃX.
         seed: Seeds METIS and the dealing.
+        normalize: Whether each row of X is divided by its length.
     """
 
     num_parts: int
     num_batches: int
     concat_self: bool
     seed: int
+    normalize: bool = False
 
 
 class PartBatches:
@@ -176,8 +187,8 @@ class PartBatches:
     """
 
     def __init__(self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, settings: PartSettings) -> None:
-        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight)
-        self.features = float_features(graph)
+        self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight, self_weight=graph.self_weight)
+        self.features = float_features(graph, normalize=settings.normalize)
         self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
         self.settings = settings
         self.parts = split_graph(self.structure, settings.num_parts, settings.seed)

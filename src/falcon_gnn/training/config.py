@@ -11,6 +11,7 @@ from falcon_gnn.labels import Task
 
 ModelName = Literal["gcn", "sign", "qsign", "sign-original", "cluster-gcn", "gas"]
 Precision = Literal["float32", "bf16"]
+TrainOn = Literal["graph", "rows"]
 BITS = (1, 2, 4, 8)
 _DEFAULT_QSIGN_BITS = 2
 _ROW_MODELS = ("sign", "qsign", "sign-original")
@@ -106,6 +107,10 @@ class TrainConfig:
         task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
         num_classes: Number of classes (L); by default the largest of the training and the evaluation graph + 1.
         measure_memory: Whether the peak of a training step is measured, by three steps more at the end.
+        normalize_hops: Whether each node's features are divided by their Euclidean length, hop by hop for the SIGN
+            models, X alone for the others. So they are in training and in prediction: features on one scale.
+        train_on: What a training step reads: the ``graph``, or for a ``gcn`` without ``concat_self`` ``rows`` of Ã^L X.
+            Its L layers are then trained without edges, and the weights used as a GCN on the original graph.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -123,6 +128,13 @@ class TrainConfig:
     task: Task | None = None
     num_classes: int | None = None
     measure_memory: bool = True
+    normalize_hops: bool = False
+    train_on: TrainOn = "graph"
+
+    @property
+    def trains_on_rows(self) -> bool:
+        """Whether a training step reads rows of precomputed features, and never the adjacency."""
+        return self.model.uses_hop_features or self.train_on == "rows"
 
     def __post_init__(self) -> None:
         """Check every value once.
@@ -141,7 +153,14 @@ class TrainConfig:
         _check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
         if self.task is not None:
             _check_choice("task", self.task, get_args(Task))
-        if self.model.model == "gcn" and self.num_batches != 1:
+        _check_choice("train_on", self.train_on, get_args(TrainOn))
+        if self.train_on == "rows" and (self.model.model != "gcn" or self.model.concat_self):
+            msg = (
+                f"train_on='rows' needs model='gcn' without concat_self, got model={self.model.model!r}, concat_self="
+                f"{self.model.concat_self}. The SIGN models train on rows anyway; leave train_on out for the others."
+            )
+            raise OptionError(msg)
+        if self.model.model == "gcn" and self.train_on == "graph" and self.num_batches != 1:
             msg = f"model='gcn' trains on the whole graph, got num_batches={self.num_batches}. Use 1, or 'cluster-gcn'."
             raise OptionError(msg)
         parts = self.model.num_parts

@@ -188,7 +188,7 @@ def choose_correction(
     def rank(logits: NDArray[Any], nodes: NDArray[Any] = validation) -> float:
         return float(getattr(score(logits, nodes), score_name))
 
-    corrector = Corrector(graph, predict(model, spec.config, graph), spec)
+    corrector = Corrector(graph, predict(model, spec.config, graph, normalize_hops=spec.normalize_hops), spec)
     halves = _halves(corrector, unseen)
 
     def judged() -> Iterator[tuple[float, float, float, NDArray[np.float32]]]:
@@ -225,7 +225,7 @@ def predict_corrected(model: nn.Module, spec: ModelSpec, graph: Graph) -> NDArra
     Raises:
         GraphError: If the graph has no features or others than the model was trained on.
     """
-    logits = predict(model, spec.config, graph)
+    logits = predict(model, spec.config, graph, normalize_hops=spec.normalize_hops)
     if not spec.is_corrected:
         return logits
     if known_labels(graph, spec).size == 0:

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.layers import relu_dropout
 from falcon_gnn.training.batches import NodeTargets, PartSettings, move_rows, stored_by_row, to_tensor
 from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.models import GCN, GraphInput
 from falcon_gnn.training.partition import DrawnBatch, PartSizes, deal_parts, join_parts, split_graph
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows
+from falcon_gnn.training.propagation import SparseMatrix, take_rows
 from falcon_gnn.training.targets import Targets
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class HistoryBatches:
     ) -> None:
         self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight)
         self.adjacency = normalized_csr(graph)
-        features = float_features(graph)
+        features = float_features(graph, normalize=settings.normalize)
         self.aggregated = aggregate(self.adjacency, features)
         self.features = features if settings.concat_self else None
         self.labels = NodeTargets(node_ids, targets, graph.num_nodes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.training.propagation import normalized_csr
+from falcon_gnn.propagation import normalized_csr
 
 FeatureMatrix = Any  # numpy.ndarray or scipy.sparse.csr_array, float32, shape (N, F)
 Readout = Any
@@ -33,6 +33,8 @@ def hop_features(
     out: str | Path | None = None,
     map_above: int = _MAP_ABOVE_BYTES,
     dtype: Any = np.float32,
+    normalize: bool = False,
+    first_hop: int = 0,
 ) -> NDArray[Any]:
     """Return [X, ÃX, …, Ã^k X], the input of the SIGN models (the paper's Z).
 
@@ -48,29 +50,62 @@ def hop_features(
             array.
         map_above: Bytes of the result above which that temporary file is used.
         dtype: Type of the result; the products are in float32.
+        normalize: Whether each node's row of each hop is divided by its Euclidean length (a row of zeros stays), before
+            any mean over nodes. The products then run twice where X is more than one block.
+        first_hop: Hops below it are left out of the result.
 
     Returns:
-        Shape ``(n, (k + 1) F)``, hop after hop.
+        Shape ``(n, (k + 1 - first_hop) F)``, hop after hop.
 
     Raises:
         GraphError: If the graph has no features or an argument is out of range.
     """
     _check_arguments(graph, num_hops, block_columns)
     num_rows, width = graph.num_nodes if rows is None else rows.shape[0], graph.num_features
-    result = _allocate((num_rows, (num_hops + 1) * width), np.dtype(dtype), out, map_above)
+    result = _allocate((num_rows, (num_hops + 1 - first_hop) * width), np.dtype(dtype), out, map_above)
     matrix = normalized_csr(graph) if num_hops else None
+    scale = _hop_scales(graph, num_hops, matrix, block_columns) if normalize else None
     for start, block in _column_blocks(graph, block_columns):
-        for hop in range(num_hops + 1):
-            block = matrix @ block if hop and matrix is not None else block
-            first = hop * width + start
-            result[:, first : first + block.shape[1]] = block if rows is None else _read_out(block, rows)
+        for hop, values in enumerate(_hops_of(block, num_hops, matrix)):
+            if hop < first_hop:
+                continue
+            first = (hop - first_hop) * width + start
+            shown = values if scale is None else values * scale[hop][:, None]
+            result[:, first : first + block.shape[1]] = shown if rows is None else _read_out(shown, rows)
     if isinstance(result, np.memmap):
         result.flush()
     return result
 
 
-def float_features(graph: Graph) -> FeatureMatrix:
+def _hops_of(block: NDArray[np.float32], num_hops: int, matrix: Any) -> Iterator[NDArray[np.float32]]:
+    """Yield a block of columns of X, and of ÃX, …, Ã^k X."""
+    yield block
+    for _ in range(num_hops):
+        block = matrix @ block
+        yield block
+
+
+def _hop_scales(graph: Graph, num_hops: int, matrix: Any, block_columns: int | None) -> list[NDArray[np.float32]]:
+    """Return 1 / length of every node's row, hop by hop; 0 for a row of zeros."""
+    squares = np.zeros((num_hops + 1, graph.num_nodes))
+    for _, block in _column_blocks(graph, block_columns):
+        for hop, values in enumerate(_hops_of(block, num_hops, matrix)):
+            squares[hop] += np.einsum("ij,ij->i", values, values, dtype=np.float64)
+    return [_inverse(np.sqrt(row)) for row in squares]
+
+
+def _inverse(lengths: NDArray[np.float64]) -> NDArray[np.float32]:
+    inverse = np.zeros_like(lengths)
+    np.divide(1.0, lengths, out=inverse, where=lengths > 0)
+    return inverse.astype(np.float32)
+
+
+def float_features(graph: Graph, *, normalize: bool = False) -> FeatureMatrix:
     """Return X in float32, dense or as a CSR array where it is sparse enough to gain from it.
+
+    Args:
+        graph: A graph with features.
+        normalize: Whether each row is divided by its Euclidean length; a row of zeros stays.
 
     Raises:
         GraphError: If the graph has no features.
@@ -79,8 +114,15 @@ def float_features(graph: Graph) -> FeatureMatrix:
 
     require_features(graph)
     if not issparse(graph.x):
-        return np.ascontiguousarray(graph.x, dtype=np.float32)
+        dense = np.ascontiguousarray(graph.x, dtype=np.float32)
+        return dense * _inverse(np.linalg.norm(dense, axis=1).astype(np.float64))[:, None] if normalize else dense
     matrix = csr_array(graph.x, dtype=np.float32)
+    if normalize:
+        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64))
+        matrix = csr_array(
+            (matrix.data * np.repeat(_inverse(lengths), np.diff(matrix.indptr)), matrix.indices, matrix.indptr),
+            shape=matrix.shape,
+        )
     return matrix if _is_sparse_enough(matrix) else matrix.toarray()
 
 

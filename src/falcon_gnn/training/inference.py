@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import aggregate, float_features, hop_features, require_features
 from falcon_gnn.training.models import GCN, Features, OriginalSIGN
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr, take_rows
+from falcon_gnn.training.propagation import SparseMatrix, take_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,10 +32,12 @@ class InferenceSettings:
     Attributes:
         device: Device the model is on.
         chunk_rows: Nodes per piece, >= 1; None for as many as fit 256 MiB of the widest layer.
+        normalize_hops: As in ``TrainConfig``.
     """
 
     device: torch.device
     chunk_rows: int | None = None
+    normalize_hops: bool = False
 
 
 def predict(
@@ -44,6 +47,7 @@ def predict(
     *,
     node_ids: NDArray[np.int64] | None = None,
     chunk_rows: int | None = None,
+    normalize_hops: bool = False,
 ) -> NDArray[np.float32]:
     """Return a model's outputs (logits) for nodes of a graph with the features it was trained on.
 
@@ -56,6 +60,7 @@ def predict(
         graph: Any graph, F features per node.
         node_ids: Nodes wanted, shape ``(n,)``; by default all.
         chunk_rows: Nodes per piece; by default as many as fit 256 MiB.
+        normalize_hops: Whether the model was trained on features divided by their length (``spec.normalize_hops``).
 
     Returns:
         Shape ``(n, L)``.
@@ -63,7 +68,7 @@ def predict(
     Raises:
         GraphError: If the graph has no features or another number of them than the model reads.
     """
-    settings = InferenceSettings(next(model.parameters()).device, chunk_rows)
+    settings = InferenceSettings(next(model.parameters()).device, chunk_rows, normalize_hops)
     return make_scorer(config, graph, node_ids, settings).outputs(model)
 
 
@@ -72,7 +77,8 @@ def make_scorer(
 ) -> "RowScorer | GraphScorer":
     """Return what computes a model's outputs for fixed nodes again and again; arguments as in :func:`predict`."""
     if config.uses_hop_features:
-        return RowScorer(hop_features(graph, config.num_hops, rows=node_ids), settings)
+        features = hop_features(graph, config.num_hops, rows=node_ids, normalize=settings.normalize_hops)
+        return RowScorer(features, settings)
     return GraphScorer(graph, node_ids, config, settings)
 
 
@@ -141,7 +147,7 @@ class GraphScorer:
             sliced, columns = take_rows(adjacency, rows)
             self.levels.insert(0, (sliced, np.searchsorted(columns, rows)))
             rows = columns
-        features = float_features(graph)
+        features = float_features(graph, normalize=settings.normalize_hops)
         self.aggregated = aggregate(adjacency if rows is None else adjacency[rows], features)
         self.features = None if not config.concat_self else features if rows is None else features[rows]
         self._inputs: tuple[Features, Features | None] | None = None

@@ -66,6 +66,25 @@ class GraphInput:
         return output
 
 
+@dataclass(frozen=True)
+class RowInput:
+    """Rows of Ã^L X for L layers, or means of them, shape ``(n, F)``: all propagation stands before the first layer."""
+
+    aggregated: Tensor
+
+    def first_layer(self, model: "GCN") -> Tensor:
+        """Return layer 0's output for the rows, shape ``(n, out_channels)``."""
+        return model.layer(0).transform_input(self.aggregated, None)
+
+    def activate(self, model: "GCN", level: int, output: Tensor) -> Tensor:
+        """Return the next layer's input, shape ``(n, hidden_channels)``."""
+        return model.activate(level, output)
+
+    def next_layer(self, model: "GCN", level: int, hidden: Tensor) -> Tensor:
+        """Return layer ``level``'s output for its input, shape ``(n, out_channels)``."""
+        return model.layer(level).transform(hidden, None)
+
+
 class GCNLayer(nn.Module):
     """ÃHθ + b, or [ÃH, H]θ + b without building the concatenation.
 

@@ -1,4 +1,4 @@
-"""The normalised adjacency Ã of a graph and its product with node vectors, as one registered torch operator."""
+"""The normalised adjacency Ã of a graph as tensors, and its product with node vectors as a registered operator."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 if TYPE_CHECKING:
@@ -85,41 +86,8 @@ def shared_tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
-def normalized_csr(graph: Graph, dtype: Any = np.float32) -> "csr_array":
-    """Return Ã = D^(-1/2) (A + I) D^(-1/2) with D = 1 + Σ_j A_ij (Eq. 3), edge weights respected.
-
-    Args:
-        graph: Any graph.
-        dtype: Type of the entries.
-
-    Returns:
-        A symmetric matrix with ascending columns in each row, shape ``(N, N)``, 2E + N entries.
-    """
-    from scipy.sparse import csr_array
-
-    num_nodes, degrees = graph.num_nodes, graph.degrees
-    row = np.repeat(np.arange(num_nodes, dtype=graph.indices.dtype), degrees)
-    weights = None if graph.edge_weight is None else graph.edge_weight.astype(np.float64)
-    total = degrees if weights is None else np.bincount(row, weights, num_nodes)
-    scale = (1.0 / np.sqrt(1.0 + total)).astype(dtype)
-    values = scale[row] * scale[graph.indices]
-    if weights is not None:
-        values *= weights.astype(dtype)
-    # Every entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
-    places = np.arange(len(row)) + row + (graph.indices > row)
-    diagonal = graph.indptr[:-1] + np.arange(num_nodes)
-    diagonal += np.bincount(row[graph.indices < row], minlength=num_nodes)
-    size = len(row) + num_nodes
-    data, columns = np.empty(size, dtype), np.empty(size, graph.indices.dtype)
-    data[places], columns[places] = values, graph.indices
-    data[diagonal], columns[diagonal] = scale * scale, np.arange(num_nodes)
-    matrix = csr_array((data, columns, graph.indptr + np.arange(num_nodes + 1)), shape=(num_nodes, num_nodes))
-    matrix.has_canonical_format = True
-    return matrix
-
-
 def normalized_adjacency(graph: Graph, dtype: Any = np.float32) -> SparseMatrix:
-    """Return Ã of Eq. 3 as tensors, shape ``(N, N)``; see :func:`normalized_csr`."""
+    """Return Ã of Eq. 3 as tensors, shape ``(N, N)``; see :func:`falcon_gnn.propagation.normalized_csr`."""
     return SparseMatrix.from_scipy(normalized_csr(graph, dtype))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
@@ -17,7 +18,7 @@ from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.models import Features, GraphInput, build_model
 from falcon_gnn.training.partition import BatchSize, PartSizes, split_graph
-from falcon_gnn.training.propagation import SparseMatrix, normalized_csr
+from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets, resolve_task, training_nodes
 
@@ -99,7 +100,7 @@ def row_batch(num_rows: int) -> BatchSize:
 
 def largest_batch(graph: GraphShape, config: TrainConfig) -> BatchSize:
     """Return the size that no batch of a training exceeds in any figure."""
-    if config.model.uses_hop_features:
+    if config.trains_on_rows:
         return row_batch(ceil(graph.num_targets / min(config.num_batches, graph.num_targets)))
     whole = whole_batch(graph)
     if not config.model.uses_parts or graph.parts is None:
@@ -139,7 +140,7 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
         task,
         len(training_nodes(graph, task)),
     )
-    if config.model.uses_hop_features:
+    if config.trains_on_rows:
         return shape
     adjacency, features = normalized_csr(graph), float_features(graph)
     inputs = features if isinstance(features, np.ndarray) else aggregate(adjacency, features)
@@ -206,8 +207,9 @@ def _num_stored(features: object) -> int | None:
 def _fake_batch(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Batch:
     """Return a batch of the right shapes; to be called under a fake tensor mode."""
     model, targets = config.model, _fake_targets(graph, batch.num_targets)
-    if model.uses_hop_features:
-        return RowBatch(torch.empty(batch.num_nodes, (model.num_hops + 1) * graph.num_features), targets)
+    if config.trains_on_rows:
+        num_blocks = 1 if config.train_on == "rows" else model.num_hops + 1
+        return RowBatch(torch.empty(batch.num_nodes, num_blocks * graph.num_features), targets)
 
     def features(entries: int | None, share: int) -> Features:
         if entries is None:

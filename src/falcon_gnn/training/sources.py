@@ -12,7 +12,7 @@ from falcon_gnn.labels import Task
 from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, PartSettings, RowBatches
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
-from falcon_gnn.training.hops import Readout, hop_features, require_features
+from falcon_gnn.training.hops import Readout, float_features, hop_features, require_features
 from falcon_gnn.training.targets import Targets, take_targets, training_nodes
 
 HopSource = Callable[[], tuple[Graph, Readout]]
@@ -38,20 +38,21 @@ def make_source(
         GraphError: If the graph has no features or no labelled training node, or ``hop_source`` does not fit.
     """
     require_features(graph)
-    if hop_source is not None and not config.model.uses_hop_features:
+    if hop_source is not None and not config.trains_on_rows:
         msg = (
-            f"hop_source is read by sign, qsign and sign-original only, got model={config.model.model!r}. Leave it out."
+            "hop_source is read by sign, qsign, sign-original and, with train_on='rows', gcn, got "
+            f"model={config.model.model!r} with train_on={config.train_on!r}. Leave it out."
         )
         raise OptionError(msg)
     node_ids = training_nodes(graph, task)
     targets = take_targets(graph, task, node_ids)
     model = config.model
-    if model.uses_hop_features:
+    if config.trains_on_rows:
         return _make_row_source(graph, config, node_ids, targets, hop_source)
     if model.model == "gcn":
-        return FullBatch(graph, node_ids, targets, model.concat_self, device)
+        return FullBatch(graph, node_ids, targets, model.concat_self, device, normalize=config.normalize_hops)
     num_parts = config.num_batches if model.num_parts is None else model.num_parts
-    settings = PartSettings(num_parts, config.num_batches, model.concat_self, config.seed)
+    settings = PartSettings(num_parts, config.num_batches, model.concat_self, config.seed, config.normalize_hops)
     if model.model == "cluster-gcn":
         return PartBatches(graph, node_ids, targets, settings)
     histories = Histories(
@@ -105,7 +106,13 @@ def _make_row_source(
         source_graph, readout = hop_source()
         _check_hop_source(graph, source_graph, readout)
         rows = readout[node_ids]
-    features = hop_features(source_graph, config.model.num_hops, rows=rows)
+    if config.train_on == "rows":
+        depth = config.model.num_layers
+        if config.normalize_hops:
+            source_graph = source_graph.replace(x=float_features(source_graph, normalize=True))
+        features = hop_features(source_graph, depth, rows=rows, first_hop=depth)
+    else:
+        features = hop_features(source_graph, config.model.num_hops, rows=rows, normalize=config.normalize_hops)
     # Batch norm has no variance to go by in a batch of one row.
     most_batches = max(1, len(node_ids) // 2) if config.model.batch_norm else len(node_ids)
     return RowBatches(features, targets, min(config.num_batches, most_batches), config.seed)

@@ -87,7 +87,9 @@ class Judge:
 
     def __init__(self, graph: Graph, node_ids: NDArray[np.int64], spec: ModelSpec, device: torch.device) -> None:
         self.labels, self.spec = require_labels(graph)[node_ids], spec
-        self.scorer = make_scorer(spec.config, graph, node_ids, InferenceSettings(device))
+        self.scorer = make_scorer(
+            spec.config, graph, node_ids, InferenceSettings(device, normalize_hops=spec.normalize_hops)
+        )
 
     def metrics(self, model: nn.Module) -> Metrics:
         """Return the scores of a model's outputs for these nodes."""
@@ -110,7 +112,7 @@ class TrainingState:
         task, num_outputs = resolve_task(graph, eval_graph, config.task, config.num_classes)
         self.config, self.crew, self.eval_graph = config, crew, eval_graph
         self.device = crew.device(config.device)
-        self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task)
+        self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task, normalize_hops=config.normalize_hops)
         self.model = self.spec.build().to(self.device)
         source = make_source(graph, config, task, self.device, hop_source)
         self.source = crew.share(source, self.model, config)

@@ -43,7 +43,7 @@ def training_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Bat
 def run_epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], precision: Precision
 ) -> float:
-    """Train on every batch and return the mean loss over the labelled nodes.
+    """Train on every batch and return the mean loss over the labelled nodes, by their weights.
 
     A batch without a label moves no weight; it is only run forward, for what that leaves behind (GAS histories).
 
@@ -55,16 +55,17 @@ def run_epoch(
     """
     model.train()
     device = next(model.parameters()).device
-    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    total, count = torch.zeros(2, dtype=torch.float64, device=device)
     for batch in batches:
         ready = batch.to(device)
         if len(ready.targets) == 0:
             with torch.no_grad():
                 ready.outputs(model)
             continue
-        total += training_step(model, optimizer, ready, precision) * len(ready.targets)
-        count += len(ready.targets)
-    return float(total) / count
+        weight = ready.targets.total_weight
+        total += training_step(model, optimizer, ready, precision) * weight
+        count += weight
+    return float(total / count)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -19,14 +19,22 @@ class Targets:
     """Labels of some nodes, ready for the loss.
 
     Attributes:
-        values: Classes, int64 of shape ``(n,)``, or values, float32 of shape ``(n, L)`` with NaN in unknown cells.
+        values: Classes, int64 of shape ``(n,)`` or as probabilities, float32 of shape ``(n, L)``; or values, float32 of
+            shape ``(n, L)`` with NaN in unknown cells.
         task: What the labels are.
         has_unknown: Whether any cell is NaN, which then takes no part in the loss.
+        weights: How much each node counts in the loss, float32, shape ``(n,)``; None for all alike.
     """
 
     values: Tensor
     task: Task
     has_unknown: bool = False
+    weights: Tensor | None = None
+
+    @property
+    def total_weight(self) -> Tensor | float:
+        """What the mean loss is a mean over: the sum of the nodes' weights, or their number."""
+        return len(self) if self.weights is None else self.weights.sum(dtype=torch.float64)
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -34,24 +42,28 @@ class Targets:
 
     def take(self, ids: Tensor) -> "Targets":
         """Return the targets of some of the nodes, shape ``(m,)``."""
-        return replace(self, values=self.values[ids])
+        return replace(self, values=self.values[ids], weights=None if self.weights is None else self.weights[ids])
 
     def to(self, device: torch.device) -> "Targets":
         """Return the targets on a device."""
-        return replace(self, values=self.values.to(device, non_blocking=True))
+        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
+        return replace(self, values=self.values.to(device, non_blocking=True), weights=weights)
 
     def loss(self, logits: Tensor) -> Tensor:
         """Return the mean loss: cross-entropy (classes), binary cross-entropy (multi-label) or squared error.
+
+        With weights it is Σ w l / Σ w over the nodes, or over their known cells.
 
         Args:
             logits: Outputs of the model for these nodes, shape ``(n, L)``.
         """
         logits = logits.float()
         if self.task == "classes":
-            return functional.cross_entropy(logits, self.values)
-        values, weight = self.values, None
+            return self._class_loss(logits)
+        values, weight = self.values, None if self.weights is None else self.weights[:, None].expand_as(self.values)
         if self.has_unknown:
-            weight = (~values.isnan()).float()
+            known = (~values.isnan()).float()
+            weight = known if weight is None else known * weight
             values = values.nan_to_num(0.0)
         if self.task == "multilabel":
             cells = functional.binary_cross_entropy_with_logits(
@@ -60,7 +72,22 @@ class Targets:
         else:
             errors = (logits - values).square()
             cells = errors.mean() if weight is None else (errors * weight).sum()
-        return cells if weight is None else cells / weight.sum().clamp(min=1)
+        return cells if weight is None else cells / _at_least_something(weight.sum())
+
+    def _class_loss(self, logits: Tensor) -> Tensor:
+        values = self.values
+        if values.dim() == 2:
+            # Classes that no node of the training graph has.
+            values = functional.pad(values, (0, logits.shape[1] - values.shape[1]))
+        if self.weights is None:
+            return functional.cross_entropy(logits, values)
+        losses = functional.cross_entropy(logits, values, reduction="none")
+        return (losses * self.weights).sum() / self.weights.sum()
+
+
+def _at_least_something(total: Tensor) -> Tensor:
+    """Return a sum of weights that can be divided by: 1 where nothing is known, which the zero loss then stays by."""
+    return torch.where(total > 0, total, torch.ones_like(total))
 
 
 def make_targets(y: NDArray[Any], task: Task) -> Targets:
@@ -93,15 +120,23 @@ def training_nodes(graph: Graph, task: Task) -> NDArray[np.int64]:
 
 
 def take_targets(graph: Graph, task: Task, node_ids: NDArray[np.int64]) -> Targets:
-    """Return the targets of some nodes of a graph, in the order of ``node_ids``, shape ``(n,)``."""
+    """Return the targets of some nodes of a graph, in the order of ``node_ids``, shape ``(n,)``.
+
+    They are weighted by ``graph.node_weight``; classes are those of ``graph.label_distribution`` where it has one.
+    """
     targets = make_targets(require_labels(graph)[node_ids], task)
+    if task == "classes" and graph.label_distribution is not None:
+        targets = replace(targets, values=torch.from_numpy(graph.label_distribution[node_ids].astype(np.float32)))
+    if graph.node_weight is not None:
+        targets = replace(targets, weights=torch.from_numpy(graph.node_weight[node_ids].astype(np.float32)))
     return replace(targets, has_unknown=task != "classes" and bool(targets.values.isnan().any()))
 
 
 def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes: int | None) -> tuple[Task, int]:
     """Return what the labels are and the number of model outputs L.
 
-    For classes, L is ``num_classes``, or the largest label of either graph + 1; else the number of columns.
+    For classes, L is ``num_classes``, or the largest label of either graph + 1, and at least the columns of a
+    ``label_distribution``; else the number of columns.
 
     Raises:
         GraphError: If a graph has no labels, the two have a different number of columns, or a class is too large.
@@ -115,6 +150,8 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
             raise GraphError(msg)
         return resolved, widths.pop()
     largest = max(int(class_ids(y).max(initial=-1)) for y in (labels, others))
+    if graph.label_distribution is not None:
+        largest = max(largest, graph.label_distribution.shape[1] - 1)
     if num_classes is not None and largest >= num_classes:
         msg = f"num_classes must be above every class, got {num_classes} and a class {largest}."
         raise OptionError(msg)

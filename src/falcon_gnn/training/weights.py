@@ -27,6 +27,7 @@ class ModelSpec:
         task: What the outputs stand for.
         correct: α of the correction of its predictions (:mod:`falcon_gnn.training.correction`), 0 for none.
         smooth: α of their smoothing, 0 for none.
+        normalize_hops: Whether the model reads features divided by their length, as in ``TrainConfig``.
     """
 
     config: ModelConfig
@@ -35,6 +36,7 @@ class ModelSpec:
     task: Task
     correct: float = 0.0
     smooth: float = 0.0
+    normalize_hops: bool = False
 
     @property
     def is_corrected(self) -> bool:

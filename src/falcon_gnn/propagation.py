@@ -1,0 +1,70 @@
+"""The normalised adjacency Ã of a graph (Eq. 3) as a SciPy matrix; without torch, so that the reduction may use it."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.adjacency import IntArray
+from falcon_gnn.graph import Graph
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+def normalized_csr(graph: Graph, dtype: Any = np.float32) -> "csr_array":
+    """Return Ã = D^(-1/2) (A + S) D^(-1/2) with D = S + Σ_j A_ij, edge weights and self-weights respected.
+
+    S is ``graph.self_weight``, 1 for every node where there is none: Eq. 3's A + I.
+
+    Args:
+        graph: Any graph.
+        dtype: Type of the entries.
+
+    Returns:
+        A symmetric matrix with ascending columns in each row, shape ``(N, N)``, 2E + N entries.
+    """
+    return normalize_adjacency(graph.indptr, graph.indices, graph.edge_weight, graph.self_weight, dtype)
+
+
+def normalize_adjacency(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    edge_weight: NDArray[np.floating[Any]] | None = None,
+    self_weight: NDArray[np.floating[Any]] | None = None,
+    dtype: Any = np.float32,
+) -> "csr_array":
+    """Return Ã of plain arrays; as :func:`normalized_csr` otherwise.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, both directions, ascending in each row, no self-loops, shape ``(2E,)``.
+        edge_weight: Weights aligned with ``indices``; None for ones.
+        self_weight: S, shape ``(N,)``; None for ones.
+        dtype: Type of the entries.
+    """
+    from scipy.sparse import csr_array
+
+    num_nodes, degrees = len(indptr) - 1, np.diff(indptr)
+    row = np.repeat(np.arange(num_nodes, dtype=indices.dtype), degrees)
+    weights = None if edge_weight is None else edge_weight.astype(np.float64)
+    total = degrees if weights is None else np.bincount(row, weights, num_nodes)
+    own = 1.0 if self_weight is None else self_weight.astype(np.float64)
+    # A node without any weight at all has no vector to average: its row is zero.
+    scale = np.zeros(num_nodes)
+    np.divide(1.0, np.sqrt(own + total), out=scale, where=own + total > 0)
+    scale = scale.astype(dtype)
+    values = scale[row] * scale[indices]
+    if weights is not None:
+        values *= weights.astype(dtype)
+    # Every entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
+    places = np.arange(len(row)) + row + (indices > row)
+    diagonal = indptr[:-1] + np.arange(num_nodes)
+    diagonal += np.bincount(row[indices < row], minlength=num_nodes)
+    size = len(row) + num_nodes
+    data, columns = np.empty(size, dtype), np.empty(size, indices.dtype)
+    data[places], columns[places] = values, indices
+    data[diagonal], columns[diagonal] = scale * scale * np.asarray(own, dtype), np.arange(num_nodes)
+    matrix = csr_array((data, columns, indptr + np.arange(num_nodes + 1)), shape=(num_nodes, num_nodes))
+    matrix.has_canonical_format = True
+    return matrix

@@ -1,0 +1,177 @@
+"""What a GNN sees of each node, in few columns: propagated features, each hop on one scale, projected (ours)."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.graph import Features
+from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.reduction.scope import ScopedGraph
+from falcon_gnn.resources import require_memory
+
+MAX_COLUMNS = 64
+"""Columns of the space; the reduction holds so many floats per node beside the graph, and a few more for a moment."""
+_SUBSPACE_STEPS = 3
+_BLOCKS = 64
+_BLOCK_VALUES = 1 << 22
+Points = NDArray[np.float32]
+
+
+def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_columns: int = MAX_COLUMNS) -> Points:
+    """Return [ÃX, …, Ã^k X] of the nodes in scope, projected, each hop's row divided by its length.
+
+    Features wider than their share of the columns are projected on the directions in which ÃX is largest (its first
+    right singular vectors, by subspace iteration from a seeded start). Nothing outside the scope is read.
+
+    Args:
+        x: X of the input, dense, memory-mapped or CSR, shape ``(N_all, F)``.
+        scope: The n nodes that take part.
+        num_hops: k, >= 1.
+        seed: Draws the start of the iteration.
+        max_columns: Columns in all, at least k.
+
+    Returns:
+        Shape ``(n, k·min(F, max_columns // k))``; a row of zeros stays.
+    """
+    from threadpoolctl import threadpool_limits
+
+    num_nodes, width = len(scope.ids), min(x.shape[1], max_columns // num_hops)
+    require_memory(4 * num_nodes * width * num_hops, f"hold the hop features of {num_nodes:,} nodes")
+    adjacency = _Adjacency(scope)
+    rows = _Rows(x, None if scope.is_whole else scope.ids)
+    # One thread: the sums of a threaded BLAS depend on how many threads there are.
+    with threadpool_limits(1):
+        basis = None if x.shape[1] == width else _leading_directions(rows, adjacency, width, seed)
+        space = np.empty((num_nodes, num_hops * width), np.float32)
+        for hop in range(num_hops):
+            target = space[:, hop * width : (hop + 1) * width]
+            if hop == 0:
+                projected = np.empty((num_nodes, width), np.float32)
+                rows.multiply(basis, projected)
+                adjacency.multiply(projected, target)
+                del projected
+            else:
+                adjacency.multiply(space[:, (hop - 1) * width : hop * width], target)
+    for hop in range(num_hops):
+        _normalize(space[:, hop * width : (hop + 1) * width])
+    return space
+
+
+def label_columns(encoding: LabelEncoding, num_columns: int, seed: int) -> Points:
+    """Return the visible labels of the nodes in scope, projected on so many columns; zero where nothing is visible.
+
+    Args:
+        encoding: Labels as vectors, shape ``(n, L)``.
+        num_columns: At most so many; fewer where L is smaller.
+        seed: Draws the start of the iteration.
+    """
+    from threadpoolctl import threadpool_limits
+
+    rows = _Rows(_scaled_labels(encoding), None)
+    num_rows, width = rows.shape
+    result = np.empty((num_rows, min(width, num_columns)), np.float32)
+    with threadpool_limits(1):
+        basis = None if width <= num_columns else _leading_directions(rows, None, num_columns, seed)
+        rows.multiply(basis, result)
+    return result
+
+
+def join_columns(features: Points | None, labels: Points | None, gamma: float) -> Points | None:
+    """Return features and labels side by side, γ and 1 - γ being their shares of the variance.
+
+    Args:
+        features: Shape ``(n, f)``, or None; changed in place.
+        labels: Shape ``(n, l)``, or None; changed in place.
+        gamma: γ in [0, 1].
+    """
+    if features is None or labels is None:
+        return features if labels is None else labels
+    for part, share in ((features, gamma), (labels, 1 - gamma)):
+        spread = float(part.var(axis=0, dtype=np.float64).sum())
+        part *= np.float32(np.sqrt(share / spread)) if spread > 0 else np.float32(0)
+    return np.concatenate([features, labels], axis=1)
+
+
+class _Rows:
+    """Products with the rows of X in scope, block by block, so that a memory map is never whole in memory."""
+
+    def __init__(self, x: Features, ids: NDArray[np.int64] | None) -> None:
+        self.x, self.ids = x, ids
+        self.shape = (x.shape[0] if ids is None else len(ids), x.shape[1])
+
+    def _blocks(self) -> Any:
+        step = max(1, _BLOCK_VALUES // self.shape[1])
+        for start in range(0, self.shape[0], step):
+            part = slice(start, min(start + step, self.shape[0]))
+            block = self.x[part if self.ids is None else self.ids[part]]
+            yield part, block.astype(np.float32, copy=False)
+
+    def multiply(self, basis: NDArray[np.float32] | None, out: NDArray[np.float32]) -> None:
+        """Write X B into ``out``; X itself without a basis."""
+        for part, block in self._blocks():
+            if basis is None:
+                out[part] = block if isinstance(block, np.ndarray) else block.toarray()
+            else:
+                out[part] = block @ basis
+
+    def multiply_transposed(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return Xᵀ V in double, shape ``(F, d)``."""
+        total = np.zeros((self.shape[1], values.shape[1]))
+        for part, block in self._blocks():
+            total += block.T @ values[part]
+        return total
+
+
+class _Adjacency:
+    """Products with Ã of the nodes in scope; only a factor per node is held beside the graph."""
+
+    def __init__(self, scope: ScopedGraph) -> None:
+        self.indptr, self.indices = scope.indptr, scope.indices
+        num_nodes = len(scope.ids)
+        self.weight = np.empty(0) if scope.edge_weight is None else scope.edge_weight
+        self.own = np.ones(num_nodes) if scope.self_weight is None else scope.self_weight.astype(np.float64)
+        degrees = np.diff(scope.indptr).astype(np.float64)
+        if scope.edge_weight is not None and scope.edge_weight.size:
+            # A row without edges takes the next row's first entry here, and is mended after.
+            starts = np.minimum(scope.indptr[:-1], len(scope.edge_weight) - 1)
+            degrees = np.where(degrees > 0, np.add.reduceat(scope.edge_weight.astype(np.float64), starts), 0)
+        self.scale = np.zeros(num_nodes)
+        np.divide(1.0, np.sqrt(self.own + degrees), out=self.scale, where=self.own + degrees > 0)
+
+    def multiply(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+        """Write ÃH into ``target``, another array."""
+        from falcon_gnn._kernels.propagation import propagate
+
+        propagate(self.indptr, self.indices, self.weight, self.own, self.scale, source, target, _BLOCKS)
+
+
+def _leading_directions(rows: _Rows, adjacency: _Adjacency | None, width: int, seed: int) -> NDArray[np.float32]:
+    """Return the first right singular vectors of ÃX (of X without Ã), float32, shape ``(F, width)``."""
+    basis = np.random.default_rng([seed, 7]).standard_normal((rows.shape[1], width)).astype(np.float32)
+    product = np.empty((rows.shape[0], width), np.float32)
+    once = None if adjacency is None else np.empty_like(product)
+    for _ in range(_SUBSPACE_STEPS):
+        rows.multiply(basis, product)
+        if adjacency is not None and once is not None:
+            adjacency.multiply(product, once)
+            adjacency.multiply(once, product)
+        basis = np.linalg.qr(rows.multiply_transposed(product))[0].astype(np.float32)
+    return basis
+
+
+def _normalize(part: NDArray[np.float32]) -> None:
+    """Divide each row by its length, in place."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float64))
+    np.divide(part, lengths[:, None], out=part, where=lengths[:, None] > 0, casting="same_kind")
+
+
+def _scaled_labels(encoding: LabelEncoding) -> NDArray[np.float32]:
+    """Return label vectors with each column min-max scaled over its visible values; 0 where nothing is visible."""
+    values = encoding.matrix.astype(np.float32)
+    known = np.broadcast_to(encoding.labelled[:, None], values.shape) if encoding.known is None else encoding.known
+    low = np.where(known, values, np.inf).min(axis=0)
+    width = np.where(known, values, -np.inf).max(axis=0) - low
+    scaled = np.zeros_like(values)
+    np.divide(values - low, width, out=scaled, where=known & (width > 0))
+    return scaled
