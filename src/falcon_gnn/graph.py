@@ -47,7 +47,7 @@ class Graph:
         train_mask: Training nodes, bool, shape ``(N,)``, or None.
         val_mask: Validation nodes, likewise.
         test_mask: Test nodes, likewise.
-        node_attributes: Any other arrays with one row per node.
+        node_attributes: Any other arrays with one row per node, dense or ``scipy.sparse.csr_array``.
         cleaning: What the edge list needed when the graph was built.
 
     Example:
@@ -80,7 +80,7 @@ class Graph:
             _set(self, name, _checked_mask(name, getattr(self, name), num_nodes))
         _check_disjoint({name: getattr(self, name) for name in MASK_NAMES})
         attributes = {
-            name: _frozen(_node_array(f"node_attributes[{name!r}]", value, num_nodes))
+            name: _checked_attribute(f"node_attributes[{name!r}]", value, num_nodes)
             for name, value in self.node_attributes.items()
         }
         _set(self, "node_attributes", MappingProxyType(attributes))
@@ -390,6 +390,17 @@ def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
         msg = f"{name} must have one row per node ({num_nodes}), got shape {array.shape}."
         raise GraphError(msg)
     return array
+
+
+def _checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
+    if not hasattr(value, "tocsr"):
+        return _frozen(_node_array(name, value, num_nodes))
+    from scipy.sparse import csr_array
+
+    if value.ndim != 2 or value.shape[0] != num_nodes:
+        msg = f"{name} must have one row per node ({num_nodes}), got shape {value.shape}."
+        raise GraphError(msg)
+    return csr_array(value)
 
 
 def _checked_features(x: Any, num_nodes: int) -> Features:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     NotImplementedError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    struct.error,
 )
 
 
