@@ -26,7 +26,7 @@ from falcon_gnn.distributed.spark_input import (
     protected_nodes,
     read_input,
 )
-from falcon_gnn.distributed.spark_report import summarise
+from falcon_gnn.distributed.spark_report import make_notes, summarise
 from falcon_gnn.distributed.spark_selection import rank_nodes, select_survivors, split_budgets
 from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CollapseConfig
@@ -116,9 +116,12 @@ def collapse(
     with _timed(seconds, "edges"):
         reduced_edges = cut_lineage(merge_edges(given.edges.frame, groups, config.edge_weights))
         reduced_nodes = cut_lineage(survivor_rows(given.nodes, groups))
+    summary = summarise(given, config, selected, reduced_nodes, reduced_edges)
+    num_dropped = given.num_nodes - groups.count()
     report = {
-        **summarise(given, config, selected, reduced_nodes, reduced_edges),
-        "num_dropped": given.num_nodes - groups.count(),
+        **summary,
+        "notes": make_notes(given, config, summary["labels"], num_dropped),
+        "num_dropped": num_dropped,
         "num_iterations": num_iterations,
         "num_rounds": contraction.num_rounds,
         "num_driver_rows": contraction.num_driver_rows,

@@ -104,7 +104,9 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
 def _node_columns(graph: Graph) -> dict[str, NDArray[Any]]:
     known = {"x": _dense(graph.x), "y": graph.y, **{name: getattr(graph, name) for name in MASK_NAMES}}
     columns = {name: _signed(value) for name, value in known.items() if value is not None}
-    for name, value in graph.node_attributes.items():
+    for name, attribute in graph.node_attributes.items():
+        value = _dense(attribute)
+        assert value is not None
         if value.ndim > 2:
             msg = f"The node attribute {name} has {value.ndim} dimensions and was not sent to Spark."
             warnings.warn(msg, FalconWarning, stacklevel=3)
@@ -125,4 +127,6 @@ def _signed(values: NDArray[Any]) -> NDArray[Any]:
     """Return values of a type that Spark has: no unsigned and no half numbers."""
     if values.dtype.kind == "u":
         return values.astype(np.int64)
+    if values.dtype.kind == "T":
+        return values.astype(object)
     return values.astype(np.float32) if values.dtype == np.float16 else values

@@ -93,6 +93,7 @@ class CollapseReport:
         cleaning: What the input's edge list needed.
         seconds: Wall-clock seconds per stage.
         peak_memory_bytes: Largest resident size of the process up to the end of the collapse.
+        notes: Whole sentences: what the input lacked, which options had no effect, what was lost, and what to do.
     """
 
     config: dict[str, Any]
@@ -109,6 +110,7 @@ class CollapseReport:
     cleaning: EdgeCleaning
     seconds: dict[str, float]
     peak_memory_bytes: int
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as nested dictionaries of plain numbers and strings."""

@@ -39,6 +39,7 @@ def collapse_table(report: CollapseReport) -> "Table":
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report.seconds.values()):.3f}")
     table.add_row("peak memory of the process", "", f"{report.peak_memory_bytes / _MIB:,.0f} MiB")
+    _add_notes(table, report.notes)
     return table
 
 
@@ -58,6 +59,7 @@ def spark_table(report: Mapping[str, Any]) -> "Table":
     for stage, seconds in report["seconds"].items():
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report['seconds'].values()):.3f}")
+    _add_notes(table, report.get("notes", ()))
     return table
 
 
@@ -130,6 +132,14 @@ def _table(title: str, columns: Sequence[str]) -> "Table":
     for position, column in enumerate(columns):
         table.add_column(column, justify="left" if position == 0 else "right", no_wrap=True)
     return table
+
+
+def _add_notes(table: "Table", notes: Sequence[str]) -> None:
+    from rich.markup import escape
+
+    if notes:
+        table.caption = escape("\n".join(f"Note: {note}" for note in notes))
+        table.caption_justify, table.caption_style = "left", ""
 
 
 def _percent(share: float | None) -> str:
