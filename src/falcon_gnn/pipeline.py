@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
 from falcon_gnn.outputs import RunOutcome, plain_values, write_run
 from falcon_gnn.provenance import describe_machine, describe_versions
@@ -183,6 +184,8 @@ def run(
     """
     from falcon_gnn.training.trainer import train
 
+    if out is not None:
+        check_writable(out)
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")

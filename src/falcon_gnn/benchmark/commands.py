@@ -68,7 +68,10 @@ def tables(records: RecordFiles, form: FormatOption = "md", out: OutFolder = Non
     from falcon_gnn.benchmark.summary import summarise
     from falcon_gnn.benchmark.tables import render, write_tables
     from falcon_gnn.errors import MissingDependencyError
+    from falcon_gnn.files import check_writable
 
+    if out is not None:
+        check_writable(out, option="--out")
     summaries = summarise(read_records(*records))
     typer.echo(render(summaries, form), nl=False)
     if out is None:

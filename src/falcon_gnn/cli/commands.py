@@ -12,6 +12,7 @@ from falcon_gnn.benchmark.commands import app as experiments
 from falcon_gnn.cli import options as opt
 from falcon_gnn.cli.screen import print_collapse, print_table, say_written, show_stages
 from falcon_gnn.errors import BudgetError, FalconError, OptionError
+from falcon_gnn.files import check_writable
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.configs import ModelConfig, TrainConfig
 
@@ -90,6 +91,9 @@ def collapse(
     threshold: opt.Threshold = None,
     num_nodes: opt.NumNodes = None,
     nodes: opt.Nodes = None,
+    label_column: opt.LabelColumn = None,
+    feature_columns: opt.FeatureColumns = None,
+    id_column: opt.IdColumn = None,
     engine: opt.EngineOption = "local",
     master: opt.Master = None,
 ) -> None:
@@ -102,6 +106,8 @@ def collapse(
     from falcon_gnn.pipeline import fit_collapse, recommended_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
 
+    if "://" not in str(out):
+        check_writable(out, option="--out")
     training = TrainConfig(
         ModelConfig(
             model, hidden_channels=hidden, num_layers=layers, batch_norm=batch_norm, num_hops=hops, bits=bits,
@@ -123,11 +129,12 @@ def collapse(
                 "hub, or --model sign for what is recommended where hops come from the original graph."
             )
             raise OptionError(msg)
-    load = partial(opt.load_source, source, root, split, split_index, threshold, num_nodes, nodes, seed)
+    columns = {"label_column": label_column, "feature_columns": feature_columns, "id_column": id_column}
+    load = partial(opt.load_source, source, root, split, split_index, threshold, num_nodes, nodes, seed, **columns)
     if engine == "spark":
         from falcon_gnn.distributed.table_source import TableSource
 
-        told = {"root": root, "split": split, "split_index": split_index, "threshold": threshold}
+        told = {"root": root, "split": split, "split_index": split_index, "threshold": threshold, **columns}
         _collapse_on_spark(TableSource(source, nodes, load, {**told, "num_nodes": num_nodes}), config, out, master)
         return
     if master is not None:
@@ -198,11 +205,15 @@ def train(
     threshold: opt.Threshold = None,
     num_nodes: opt.NumNodes = None,
     nodes: opt.Nodes = None,
+    label_column: opt.LabelColumn = None,
+    feature_columns: opt.FeatureColumns = None,
+    id_column: opt.IdColumn = None,
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
     from falcon_gnn.pipeline import RunConfig, run
     from falcon_gnn.reporting.terminal import correction_line, runs_table
 
+    check_writable(out, option="--out")
     training = TrainConfig(
         model=ModelConfig(
             model=model, hidden_channels=hidden, num_layers=layers, dropout=dropout, batch_norm=batch_norm,
@@ -229,7 +240,19 @@ def train(
         train_with = partial(train_on_devices, num_devices=devices)
     with show_stages() as on_stage:
         on_stage("loading")
-        graph = opt.load_source(source, root, split, split_index, threshold, num_nodes, nodes, seed)
+        graph = opt.load_source(
+            source,
+            root,
+            split,
+            split_index,
+            threshold,
+            num_nodes,
+            nodes,
+            seed,
+            label_column=label_column,
+            feature_columns=feature_columns,
+            id_column=id_column,
+        )
         outcome = run(
             graph,
             config,
@@ -260,13 +283,25 @@ def predict(
     root: opt.Root = None,
     num_nodes: opt.NumNodes = None,
     nodes: opt.Nodes = None,
+    label_column: opt.LabelColumn = None,
+    feature_columns: opt.FeatureColumns = None,
+    id_column: opt.IdColumn = None,
 ) -> None:
     """Label the nodes of a graph with a trained model."""
     from falcon_gnn.outputs import predict_to_file
 
+    check_writable(out, is_folder=False, option="--out")
     with show_stages() as on_stage:
         on_stage("loading")
-        graph = opt.load_source(source, root=root, num_nodes=num_nodes, nodes=nodes)
+        graph = opt.load_source(
+            source,
+            root=root,
+            num_nodes=num_nodes,
+            nodes=nodes,
+            label_column=label_column,
+            feature_columns=feature_columns,
+            id_column=id_column,
+        )
         on_stage("prediction")
         count = predict_to_file(run, graph, out)
     typer.echo(f"{count:,} nodes labelled in {out}")
@@ -291,19 +326,35 @@ def plan(
     threshold: opt.Threshold = None,
     num_nodes: opt.NumNodes = None,
     nodes: opt.Nodes = None,
+    label_column: opt.LabelColumn = None,
+    feature_columns: opt.FeatureColumns = None,
+    id_column: opt.IdColumn = None,
 ) -> None:
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
     from falcon_gnn.outputs import write_peak_curves
     from falcon_gnn.planning import plan_models, standard_configs
     from falcon_gnn.reporting.terminal import plans_table
 
+    if out is not None:
+        check_writable(out, is_folder=False, option="--out")
     model = ModelConfig(
         hidden_channels=hidden, num_layers=layers, dropout=dropout, batch_norm=batch_norm, num_hops=hops
     )
     configs = standard_configs(TrainConfig(model, num_batches=1, device=device), batches)
     with show_stages() as on_stage:
         on_stage("loading")
-        graph = opt.load_source(source, root, split, split_index, threshold, num_nodes, nodes)
+        graph = opt.load_source(
+            source,
+            root,
+            split,
+            split_index,
+            threshold,
+            num_nodes,
+            nodes,
+            label_column=label_column,
+            feature_columns=feature_columns,
+            id_column=id_column,
+        )
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope)
         if out is not None:
@@ -325,6 +376,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
     from falcon_gnn.demo import run_demo
     from falcon_gnn.reporting.terminal import runs_table
 
+    check_writable(out, option="--out")
     with show_stages() as on_stage:
         shown = run_demo(out, on_stage)
     print_collapse(shown.report)

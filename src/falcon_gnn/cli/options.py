@@ -56,6 +56,14 @@ SplitIndex = Annotated[int | None, typer.Option(help="Which split, where the sou
 Threshold = Annotated[float | None, typer.Option(help="Cosine above which two images are linked.")]
 NumNodes = Annotated[int | None, typer.Option(help="Number of nodes, for an edge list without a node table.")]
 Nodes = Annotated[Path | None, typer.Option(help="Node table of an edge list.")]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(help="Column or array with the labels, if not y or label; several with commas: multi-label."),
+]
+FeatureColumns = Annotated[
+    str | None, typer.Option(help="Columns or arrays with the features, with commas; v* is all that begin with v.")
+]
+IdColumn = Annotated[str | None, typer.Option(help="Column of the node table with the edges' ids, if not node_id.")]
 EngineOption = Annotated[Engine, typer.Option(help="Where the collapse runs: local or spark (needs Java 17).")]
 Master = Annotated[
     str | None, typer.Option(help="Spark's master, local[2] or spark://host:7077; by default Spark's own setting.")
@@ -134,11 +142,12 @@ def load_source(
     num_nodes: int | None = None,
     nodes: Path | None = None,
     seed: int = 0,
+    **columns: str | None,
 ) -> "Graph":
     """Return the graph that a source names; arguments as in ``load_graph``."""
     from falcon_gnn.datasets import load_graph
 
     return load_graph(
         source, root=root, split=split, split_index=split_index, seed=seed, threshold=threshold,
-        num_nodes=num_nodes, nodes=nodes,
+        num_nodes=num_nodes, nodes=nodes, **columns,
     )  # fmt: skip
