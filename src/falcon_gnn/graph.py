@@ -65,7 +65,7 @@ class Graph:
     train_mask: BoolArray | None = None
     val_mask: BoolArray | None = None
     test_mask: BoolArray | None = None
-    node_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    node_attributes: Mapping[str, Any] = field(default_factory=dict)
     cleaning: EdgeCleaning = field(default_factory=EdgeCleaning)
 
     def __post_init__(self) -> None:

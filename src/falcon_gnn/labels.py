@@ -80,8 +80,7 @@ def labelled_nodes(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
     """Return which nodes have a label: class >= 0, or a known value in the row; bool, shape ``(N,)``."""
     if task == "classes":
         return class_ids(y) >= 0
-    labelled: NDArray[np.bool_] = known_cells(y, task).any(axis=1)
-    return labelled
+    return np.asarray(known_cells(y, task).any(axis=1))
 
 
 def known_cells(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
@@ -89,8 +88,12 @@ def known_cells(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
     cells = y.reshape(len(y), -1)
     if cells.dtype.kind in "ub":
         return np.ones(cells.shape, np.bool_)
-    known: NDArray[np.bool_] = np.isfinite(cells) if cells.dtype.kind == "f" else np.ones(cells.shape, np.bool_)
-    return known & (cells != UNKNOWN) if task == "multilabel" else known
+    known: NDArray[np.bool_] = np.ones(cells.shape, np.bool_)
+    if cells.dtype.kind == "f":
+        known &= ~np.isnan(cells)
+    if task == "multilabel":
+        known &= cells != UNKNOWN
+    return known
 
 
 def check_labels(

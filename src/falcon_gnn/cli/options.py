@@ -142,12 +142,15 @@ def load_source(
     num_nodes: int | None = None,
     nodes: Path | None = None,
     seed: int = 0,
-    **columns: str | None,
+    label_column: str | None = None,
+    feature_columns: str | None = None,
+    id_column: str | None = None,
 ) -> "Graph":
     """Return the graph that a source names; arguments as in ``load_graph``."""
     from falcon_gnn.datasets import load_graph
 
     return load_graph(
         source, root=root, split=split, split_index=split_index, seed=seed, threshold=threshold,
-        num_nodes=num_nodes, nodes=nodes, **columns,
+        num_nodes=num_nodes, nodes=nodes, label_column=label_column,
+        feature_columns=feature_columns, id_column=id_column,
     )  # fmt: skip

@@ -116,7 +116,7 @@ def check_images(name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
             "load this one by its path."
         )
         raise GraphError(msg)
-    labels = np.unique(np.concatenate([np.ravel(arrays[f"{part}_labels"]) for part in there] or [[]]))
+    labels = np.unique(np.array([label for part in there for label in np.ravel(arrays[f"{part}_labels"])]))
     if not np.array_equal(labels, np.arange(facts.num_labels)):
         msg = (
             f"{name} must have the classes 0 to {facts.num_labels - 1}, got {len(labels)} classes: this is another "

@@ -294,7 +294,7 @@ def _is_row_number(column: Any) -> bool:
     """Tell the index that pandas writes beside a data frame."""
     import pyarrow as pa
 
-    return pa.types.is_integer(column.type) and column.to_pylist() == list(range(len(column)))
+    return bool(pa.types.is_integer(column.type)) and column.to_pylist() == list(range(len(column)))
 
 
 def _add_split(arrays: dict[str, Any]) -> None:

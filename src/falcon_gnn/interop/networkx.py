@@ -70,7 +70,7 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
         x=_column(rows, x, "x") if x is not None and x in known else None,
         y=_labels(rows, y) if y is not None and y in known else None,
         node_attributes=attributes,
-        **{name: np.array([bool(row.get(name, False)) for row in rows]) for name in MASK_NAMES if name in known},
+        **{name: _mask(rows, name) for name in MASK_NAMES if name in known},
         **split,
     )
 
@@ -190,6 +190,18 @@ def _weights(graph: Any, name: str | None) -> NDArray[np.float64] | None:
     except (TypeError, ValueError) as error:
         msg = f"edge attribute {name!r} must be a number on every edge ({error}). Name another with weight=, or None."
         raise GraphError(msg) from error
+
+
+def _mask(rows: list[dict[str, Any]], name: str) -> NDArray[np.bool_]:
+    values = [row.get(name, False) for row in rows]
+    if not all(isinstance(value, bool | np.bool_) or value in (0, 1) for value in map(_number_or_none, values)):
+        msg = f"node attribute {name!r} must be true or false on every node, or missing. Rename it if it is no mask."
+        raise GraphError(msg)
+    return np.array([bool(value) for value in values])
+
+
+def _number_or_none(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | np.generic) else None
 
 
 def _column(rows: list[dict[str, Any]], name: str, role: str) -> NDArray[Any]:

@@ -54,7 +54,7 @@ def sort_keys(
     told_nodes, told_edges = set(node_attrs), set(edge_attrs)
     _check_told(data, num_nodes, told_nodes, told_edges)
     edges = data.get("edge_index")
-    num_edges = -1 if edges is None or is_sparse(edges) else int(edges.shape[1])
+    num_edges = -1 if edges is None or is_sparse(edges) or len(np.shape(edges)) != 2 else int(np.shape(edges)[1])
     found = AttributeKeys([], [], [], [])
     if all(data.get(name) is None for name in MASK_NAMES):
         found.ids.extend(find_masks(data, num_nodes, set(data.keys()) - told_nodes - told_edges)[1])
@@ -175,6 +175,19 @@ def pick_masks(data: Any, split_index: int | None, num_nodes: int) -> tuple[dict
     return picked, whole
 
 
+def _whole_number(value: Any) -> int:
+    try:
+        number = int(value)
+        if number == value and number >= 1:
+            return number
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    msg = (
+        f"data.num_nodes must be a whole number of at least 1, got {str(value)[:80]!r}. Set it to the number of nodes."
+    )
+    raise GraphError(msg)
+
+
 def count_nodes(data: Any) -> int:
     """Return N from what states it; never from the largest id of an edge.
 
@@ -187,7 +200,7 @@ def count_nodes(data: Any) -> int:
         raise GraphError(msg)
     stored: dict[str, Any] = data.to_dict()
     if stored.get("num_nodes") is not None:
-        return int(stored["num_nodes"])
+        return _whole_number(stored["num_nodes"])
     sizes = [num_rows(stored[key]) for key in ("adj_t", "adj") if key in stored]
     if hasattr(stored.get("edge_index"), "sparse_size"):
         sizes.append(stored["edge_index"].sparse_size(0))

@@ -2,7 +2,6 @@
 
 import codecs
 import pickle
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from falcon_gnn.errors import GraphError, MissingDependencyError, OptionError
+from falcon_gnn.errors import FalconError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.pyg import from_pyg
 
@@ -69,6 +68,14 @@ def read_pt(
     except (GraphError, OptionError) as error:
         msg = f"{source}: {error}"
         raise type(error)(msg) from error
+    except FalconError:
+        raise
+    except Exception as error:
+        # What a file calls a Data may hold anything under the names of its attributes.
+        msg = (
+            f"{source}: holds no graph that can be read ({type(error).__name__}: {str(error).splitlines()[:1]}). {_FIX}"
+        )
+        raise OptionError(msg) from error
 
 
 def _load(path: Path) -> Any:
@@ -82,7 +89,7 @@ def _load(path: Path) -> Any:
         reason = next((line for line in str(error).splitlines() if "WeightsUnpickler" in line), "")
         msg = f"refused, since it holds more than tensors and PyG's own data classes ({reason.strip()[:160]}). {_FIX}"
         raise OptionError(msg) from error
-    except (RuntimeError, ValueError, EOFError, OSError, LookupError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         msg = f"cannot be read as a .pt file ({reason}). {_FIX}"
         raise OptionError(msg) from error
