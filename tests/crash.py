@@ -114,7 +114,7 @@ def crash(
 
 def _record(path: Path) -> Any:
     record = json.loads((path / "record.json").read_text(encoding="utf-8"))
-    return record["scores"], record["training"]["best_epoch"], (path / "model.safetensors").read_bytes()
+    return record["scores"], record["training"]["best_epoch"], (path / "").read_bytes()
 
 
 def _collapsed(path: Path) -> Any:

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
-
-_BLOCK_ROWS = 1 << 16
+from falcon_gnn.text import text_array
 
 
 class IdLookup:
@@ -83,7 +82,7 @@ def id_array(column: Any, name: str) -> NDArray[Any]:
         msg = f"{name} must hold integers or strings, none of them missing, got {chunk.type}. Mend such rows."
         raise GraphError(msg)
     if numbers is None:
-        return text_array(chunk)
+        return text_of(chunk)
     array: NDArray[Any] = numbers.to_numpy(zero_copy_only=False)
     return array
 
@@ -110,27 +109,11 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def text_array(column: Any) -> NDArray[Any]:
-    """Return text as an array that costs what it holds; a missing value is empty.
-
-    Texts of like length become NumPy's fixed-width strings. Where these would cost four times what the column holds,
-    the result has NumPy's string type of variable width.
-
-    Args:
-        column: A pyarrow array of text, or a chunked one.
-    """
+def text_of(column: Any) -> NDArray[Any]:
+    """Return a pyarrow array of text, or a chunked one, as an array; a missing value is empty."""
     from pyarrow import compute
 
-    filled = compute.fill_null(column, "")
-    lengths = compute.utf8_length(filled)
-    longest, total = compute.max(lengths).as_py() or 0, compute.sum(lengths).as_py() or 0
-    if longest * len(filled) <= 4 * total + 16 * len(filled) + _BLOCK_ROWS:
-        return np.array(filled.to_pylist(), np.str_)
-    array = np.empty(len(filled), np.dtypes.StringDType())
-    for start in range(0, len(filled), _BLOCK_ROWS):
-        block = filled.slice(start, _BLOCK_ROWS).to_pylist()
-        array[start : start + _BLOCK_ROWS] = np.array(block, np.dtypes.StringDType())
-    return array
+    return text_array(compute.fill_null(column, "").to_pylist())
 
 
 def _numbers(column: Any) -> Any:

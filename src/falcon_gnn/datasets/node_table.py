@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.datasets.ids import id_array, is_text, text_array
+from falcon_gnn.datasets.ids import id_array, is_text, text_of
 from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions, pick_names
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES
@@ -175,7 +175,7 @@ def _labels(roles: ColumnRoles, table: Any) -> NDArray[Any]:
             raise
         msg = f"column {only} holds text and was kept as a node attribute, not as labels. {_ENCODE}"
         warnings.warn(msg, FalconWarning, stacklevel=2)
-        return text_array(table.column(only))
+        return text_of(table.column(only))
 
 
 _ENCODE = "Number the classes from 0 (pandas.factorize, sklearn's LabelEncoder) and call the column y."
@@ -249,9 +249,9 @@ def _attribute(name: str, column: Any) -> NDArray[Any] | None:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _matrix(name, chunk)
     if is_text(kind):
-        return text_array(chunk)
+        return text_of(chunk)
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return text_array(chunk.cast(pa.string()))
+        return text_of(chunk.cast(pa.string()))
     if pa.types.is_decimal(kind) or pa.types.is_null(kind) or (pa.types.is_boolean(kind) and chunk.null_count):
         if name in MASK_NAMES:
             msg = f"column {name} must be true or false in every row; {chunk.null_count} are empty. Fill these in."

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, Graph
 from falcon_gnn.masks import find_masks
+from falcon_gnn.text import text_array
 
 AUTO = "auto"
 """Use the attributes ``x`` and ``y``, unless they look like coordinates."""
@@ -229,6 +230,8 @@ def _other_attributes(rows: list[dict[str, Any]], names: set[Any]) -> dict[str, 
 
 
 def _array(values: list[Any], what: str) -> NDArray[Any]:
+    if values and all(isinstance(value, str) for value in values):
+        return text_array(values)
     try:
         array = np.array(values)
     except (ValueError, TypeError, OverflowError) as error:
@@ -250,7 +253,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
         with suppress(OverflowError):
             return np.array(labels, np.int64 if min(labels) < 0 else np.uint64).astype(_narrow(labels))
     if all(type(label) is str for label in labels):
-        return np.array(labels, np.str_)
+        return text_array(labels)
     array = np.empty(len(labels), object)
     array[:] = labels
     return array

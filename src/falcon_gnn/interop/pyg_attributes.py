@@ -12,6 +12,7 @@ from falcon_gnn.errors import FalconWarning, GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.interop.tensors import is_sparse, to_array, to_scipy
 from falcon_gnn.masks import find_masks
+from falcon_gnn.text import text_array
 
 EDGE_KEYS = ("edge_index", "edge_weight", "adj", "adj_t")
 
@@ -130,6 +131,8 @@ def attribute_array(value: Any) -> Any:
     """Return a node-level attribute as an array, or SciPy CSR if sparse; unequal things become an array of objects."""
     if is_sparse(value):
         return to_scipy(value)
+    if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
+        return text_array(value)
     try:
         return to_array(value)
     except ValueError:
