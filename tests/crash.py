@@ -114,7 +114,7 @@ def crash(
 
 def _record(path: Path) -> Any:
     record = json.loads((path / "record.json").read_text(encoding="utf-8"))
-    return record["scores"], record["training"]["best_epoch"], (path / "").read_bytes()
+    return record["scores"], record["training"]["best_epoch"], (path / "weights.safetensors").read_bytes()
 
 
 def _collapsed(path: Path) -> Any:
@@ -123,7 +123,7 @@ def _collapsed(path: Path) -> Any:
 
 def _benched(path: Path) -> Any:
     runs = read_records(path / "records.jsonl").runs
-    return {name: line["record"]["scores"] if "record" in line else line["scores"] for name, line in runs.items()}
+    return {name: line["record"]["scores"] for name, line in runs.items()}
 
 
 def main(number: int = 50) -> None:

@@ -35,7 +35,7 @@ from falcon_gnn.training.trainer import train
 
 CASES = int(os.environ.get("FALCON_FUZZ", "0"))
 _SHARES = {"bytes": 0.45, "tables": 0.15, "edges": 0.15, "pyg": 0.1, "networkx": 0.05, "collapse": 0.08, "train": 0.02}
-_QUICK = {"bytes": 90, "tables": 60, "edges": 60, "pyg": 40, "networkx": 30, "collapse": 30, "train": 5}
+_QUICK = {"bytes": 70, "tables": 40, "edges": 40, "pyg": 30, "networkx": 20, "collapse": 20, "train": 3}
 _SECONDS = 10
 _BASE_BYTES = 64 << 20
 

@@ -24,6 +24,12 @@ def part_of(text: str) -> str | None:
     return next((mask for mask, parts in PARTS.items() if text.strip().lower() in parts), None)
 
 
+def is_split_name(name: str) -> bool:
+    """Tell the names that :func:`find_masks` looks at."""
+    spellings = {pattern.format(part) for parts in PARTS.values() for part in parts for pattern in _ID_NAMES}
+    return name in spellings or name in _DICTIONARIES
+
+
 def find_masks(
     values: Mapping[str, Any], num_nodes: int, names: Iterable[str] | None = None
 ) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, Graph
-from falcon_gnn.masks import find_masks
+from falcon_gnn.masks import find_masks, is_split_name
 from falcon_gnn.text import text_array
 
 AUTO = "auto"
@@ -117,7 +117,8 @@ def _are_coordinates(graph: Any, rows: list[dict[str, Any]], known: set[Any]) ->
     if not {"x", "y"} <= known:
         return False
     pairs = [(row["x"], row["y"]) for row in rows if "x" in row and "y" in row]
-    if not pairs or not all(isinstance(value, _NUMBER) for pair in pairs for value in pair):
+    values = [row[name] for row in rows for name in ("x", "y") if name in row]
+    if not pairs or not all(isinstance(value, _NUMBER) and np.isreal(value) for value in values):
         return False
     has_marks = "crs" in graph.graph or not known.isdisjoint(_PLACE_MARKS)
     is_place = has_marks or any(isinstance(y, float | np.floating) for _, y in pairs)
@@ -153,11 +154,33 @@ def _split_by_name(graph: Any, place: dict[Any, int]) -> dict[str, NDArray[np.bo
     found: dict[str, Any] = {}
     for name, value in graph.graph.items():
         parts = value if isinstance(value, dict) else {"": value}
-        if all(isinstance(ids, list | tuple | set | np.ndarray) for ids in parts.values()):
-            numbers = {part: [place.get(_plain(node)) for node in ids] for part, ids in parts.items()}
-            if all(None not in ids for ids in numbers.values()):
-                found[str(name)] = numbers if isinstance(value, dict) else numbers[""]
+        if not is_split_name(str(name)) or not all(np.ndim(ids) == 1 for ids in map(_listed, parts.values())):
+            continue
+        numbers = {part: [_number_of(node, place) for node in _listed(ids)] for part, ids in parts.items()}
+        if any(None in ids for ids in numbers.values()):
+            msg = f"graph.graph[{name!r}] left out: it names nodes that the graph lacks. Use the names of its nodes."
+            warnings.warn(msg, FalconWarning, stacklevel=3)
+            continue
+        found[str(name)] = numbers if isinstance(value, dict) else numbers[""]
     return find_masks(found, len(place))[0]
+
+
+def _listed(ids: Any) -> Any:
+    """Return ids as an array of objects, so that names which are tuples stay whole; anything else as it is."""
+    if not isinstance(ids, list | tuple | set | np.ndarray) or (isinstance(ids, np.ndarray) and ids.ndim == 0):
+        return None
+    nodes = list(ids)
+    array = np.empty(len(nodes), object)
+    for i, node in enumerate(nodes):
+        array[i] = node
+    return array
+
+
+def _number_of(node: Any, place: dict[Any, int]) -> int | None:
+    try:
+        return place.get(_plain(node))
+    except TypeError:
+        return None
 
 
 def _plain(node: Any) -> Any:
