@@ -442,7 +442,7 @@ def test_minus_one_in_multi_label_arrays_is_unknown_as_on_one_machine(spark: Any
     [([[1.0, 2.0], [0.0, 1.0]], "must hold 1, 0, .* got 2.0"), ([[1.0, -1.0], [-1.0, 1.0]], "nothing but -1 and 1")],
 )
 def test_multi_label_values_that_are_none_are_refused(spark: Any, cells: Any, message: str) -> None:
-    frame = upload_columns(spark, {"node_id": np.arange(2), "y": pa.array(cells)})
+    frame = upload_columns(spark, {"node_id": np.arange(2), "y": np.array(cells)})
     with pytest.raises(fg.GraphError, match=message):
         encode_labels(frame, describe_columns(frame), fg.CollapseConfig(1), "full", 2)
 

@@ -120,7 +120,7 @@ def collapse(
     num_dropped = given.num_nodes - groups.count()
     report = {
         **summary,
-        "notes": make_notes(given, config, summary["labels"], num_dropped),
+        "notes": make_notes(given, config, summary["labels"], num_dropped, has_own_clusters=clusters is not None),
         "num_dropped": num_dropped,
         "num_iterations": num_iterations,
         "num_rounds": contraction.num_rounds,

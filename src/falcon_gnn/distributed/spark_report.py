@@ -8,7 +8,7 @@ from falcon_gnn.distributed.spark_input import SparkInput
 from falcon_gnn.distributed.spark_labels import label_shares
 from falcon_gnn.distributed.spark_nodes import MASKS
 from falcon_gnn.reduction.config import CollapseConfig
-from falcon_gnn.reduction.notes import note_input, note_losses
+from falcon_gnn.reduction.notes import note_input, note_losses, note_options
 from falcon_gnn.reduction.report import label_distribution_error, label_distribution_error_relative
 
 if TYPE_CHECKING:
@@ -41,7 +41,14 @@ def summarise(
     }
 
 
-def make_notes(given: SparkInput, config: CollapseConfig, labels: dict[str, Any] | None, num_dropped: int) -> list[str]:
+def make_notes(
+    given: SparkInput,
+    config: CollapseConfig,
+    labels: dict[str, Any] | None,
+    num_dropped: int,
+    *,
+    has_own_clusters: bool = False,
+) -> list[str]:
     """Return what a reader should know, as :mod:`falcon_gnn.reduction.notes` puts it.
 
     Args:
@@ -49,6 +56,7 @@ def make_notes(given: SparkInput, config: CollapseConfig, labels: dict[str, Any]
         config: The options used.
         labels: The label distribution, as the report has it.
         num_dropped: Nodes in scope without a survivor.
+        has_own_clusters: Whether the caller gave the clusters.
     """
     shares = labels or {}
     inputs = note_input(
@@ -60,7 +68,8 @@ def make_notes(given: SparkInput, config: CollapseConfig, labels: dict[str, Any]
     lost = note_losses(
         num_dropped, given.num_nodes, config.merge, shares.get("shares_before", []), shares.get("shares_after", [])
     )
-    return inputs + lost
+    options = note_options({"num_clusters": "given"}) if has_own_clusters else []
+    return inputs + options + lost
 
 
 def _label_summary(given: SparkInput, nodes: "DataFrame") -> dict[str, Any] | None:

@@ -89,8 +89,12 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
     from falcon_gnn.distributed.spark_frames import upload_columns
 
     ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
-    if ids.dtype.kind not in "iu":
-        msg = f"node_id must hold whole numbers on Spark, got {ids.dtype}. Number the nodes, or use the local engine."
+    is_signed = ids.dtype != np.uint64 or int(ids.max(initial=0)) <= np.iinfo(np.int64).max
+    if ids.dtype.kind not in "iu" or not is_signed:
+        msg = (
+            f"node_id must hold whole numbers on Spark, below 2**63, got {ids.dtype}. Number the nodes, or use the local "
+            "engine."
+        )
         raise GraphError(msg)
     arrays = graph_to_arrays(graph)
     source, target = (ids[arrays["edges"][:, end]].astype(np.int64) for end in (0, 1))
