@@ -121,16 +121,19 @@ edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 data.__dict__.update(x=torch.eye(4), edge_index=edges, edge_attr=None, y=torch.tensor([0, 1, 0, 1]))
 slices = {"x": torch.tensor([0, 4]), "edge_index": torch.tensor([0, 4]), "y": torch.tensor([0, 4])}
 forms = {"data": data, "processed": (data, None), "sliced": (data, slices), "list": [data]}
-torch.save(forms[sys.argv[2]], sys.argv[1])
+for name, form in forms.items():
+    torch.save(form, f"{sys.argv[1]}/{name}.pt")
 """
 
 
-@pytest.mark.parametrize("form", ["data", "processed", "sliced", "list"])
-def test_data_of_pyg_1_is_read(tmp_path, form):
+def test_data_of_pyg_1_is_read(tmp_path):
     """pretrain-gnns 67; GPRGNN 11."""
-    subprocess.run([sys.executable, "-c", _OLD_WRITER, str(tmp_path / "old.pt"), form], check=True)
-    graph = read_pt(tmp_path / "old.pt")
-    assert (graph.num_nodes, graph.num_edges, graph.y.tolist()) == (4, 2, [0, 1, 0, 1])
+    subprocess.run([sys.executable, "-c", _OLD_WRITER, str(tmp_path)], check=True)
+    files = sorted(tmp_path.iterdir())
+    assert [path.stem for path in files] == ["data", "list", "processed", "sliced"]
+    for path in files:
+        graph = read_pt(path)
+        assert (graph.num_nodes, graph.num_edges, graph.y.tolist()) == (4, 2, [0, 1, 0, 1])
 
 
 def test_numbers_and_arrays_of_numpy_inside_are_read(tmp_path):

@@ -92,8 +92,8 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
     is_signed = ids.dtype != np.uint64 or int(ids.max(initial=0)) <= np.iinfo(np.int64).max
     if ids.dtype.kind not in "iu" or not is_signed:
         msg = (
-            f"node_id must hold whole numbers on Spark, below 2**63, got {ids.dtype}. Number the nodes, or use the local "
-            "engine."
+            f"node_id must hold whole numbers on Spark, below 2**63, got {ids.dtype}. Number the nodes, or use the "
+            "local engine."
         )
         raise GraphError(msg)
     arrays = graph_to_arrays(graph)
