@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint crash fuzz clean
 demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
@@ -15,6 +15,13 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+# Kill the commands at 50 random moments each, and look at what they leave.
+crash: $(VENV)/.dev
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.crash 50
+
+fuzz: $(VENV)/.dev
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 FALCON_FUZZ=10000 $(BIN)/python -m pytest -q tests/test_fuzz.py
 
 # The constraints pin every version, torch's among them: without it pip would fetch a CUDA build of several GB.
 $(VENV)/bin/python:

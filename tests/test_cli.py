@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.errors import OptionError
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
 
@@ -220,3 +221,25 @@ def test_the_version_is_shown() -> None:
     from falcon_gnn import __version__
 
     assert call("--version").strip() == __version__
+
+
+def test_columns_of_any_name_are_told_on_the_command(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    (tmp_path / "nodes.csv").write_text("key,v1,v2,target\na,1,2,0\nb,3,4,1\nc,5,6,0\n")
+    told = ["--label-column", "target", "--feature-columns", "v*", "--id-column", "key"]
+    options = ["--node-budget", "2", "--centrality", "degree", "--num-clusters", "1", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["collapse", str(tmp_path), *told, *options])
+    assert result.exit_code == 0, result.output
+    assert "Note: There is no training mask" in result.output
+    assert load_graph(tmp_path / "out").num_features == 2
+
+
+@pytest.mark.parametrize("command", ["collapse", "train", "demo", "predict", "plan"])
+def test_an_out_that_cannot_be_written_is_one_line_before_any_work(tmp_path, command):
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" if command in ("collapse", "train", "demo") else tmp_path
+    arguments = {"collapse": ["digits", "--node-budget", "9"], "train": ["digits"], "demo": []}
+    arguments |= {"predict": [str(tmp_path), "digits"], "plan": ["digits", "--memory", "1GiB"]}
+    result = CliRunner().invoke(app, [command, *arguments[command], "--out", str(out)])
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception).startswith(f"--out {out} cannot be written (")

@@ -1,10 +1,12 @@
+import errno
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from falcon_gnn.files import replacing, replacing_folder
+from falcon_gnn.errors import OptionError
+from falcon_gnn.files import check_writable, replacing, replacing_folder
 
 
 def _names(folder):
@@ -107,3 +109,52 @@ def test_a_failure_while_the_folders_change_places_brings_the_old_one_back(tmp_p
         (temporary / "new").touch()
     assert _names(target) == ["old"]
     assert _names(tmp_path) == ["reduced"]
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file_whole_and_says_so(tmp_path):
+    target = tmp_path / "graph.npz"
+    target.write_text("old")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    message = (
+        r"graph.npz cannot be written \(No space left on device\); what was there before is whole. Free some space"
+    )
+    with pytest.raises(OptionError, match=message), replacing(target) as temporary:
+        _write_half(temporary, full)
+    assert target.read_text() == "old"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(OptionError, match="folder cannot be written"), replacing_folder(folder) as temporary:
+        _write_half(temporary / "new", full)
+    assert _names(tmp_path) == ["folder", "graph.npz"]
+
+
+def test_an_error_of_a_librarys_own_about_a_full_disk_is_told_as_well(tmp_path):
+    with pytest.raises(OptionError, match="Free some space"), replacing(tmp_path / "weights") as temporary:
+        _write_half(temporary, RuntimeError("IoError: No space left on device (os error 28)"))
+
+
+def test_what_can_be_written_leaves_no_trace(tmp_path):
+    check_writable(tmp_path / "new" / "folder")
+    check_writable(tmp_path / "new" / "table.csv", is_folder=False)
+    check_writable(tmp_path)
+    assert _names(tmp_path) == []
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path, is_folder, reason in (
+        ("file", True, "File exists|Not a directory"),
+        ("file/below", True, "Not a directory"),
+        ("folder", False, "Is a directory"),
+    ):
+        with pytest.raises(OptionError, match=rf"--out .*{path} cannot be written \(({reason})\). Choose another"):
+            check_writable(tmp_path / path, is_folder=is_folder, option="--out")
+
+    def fail(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    with pytest.raises(OptionError, match=r"cannot be written \(Permission denied\)"):
+        check_writable(tmp_path / "new")
+    assert _names(tmp_path) == ["file", "folder"]

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falcon_gnn.errors import GraphError, OptionError
-from falcon_gnn.labels import class_ids, encode_labels, infer_task, labelled_nodes
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.labels import check_labels, class_ids, encode_labels, infer_task, labelled_nodes
 from tests import oracles
 
 _CLASSES = st.lists(st.integers(-1, 4), min_size=1, max_size=12)
@@ -104,3 +104,48 @@ def test_the_labels_are_only_read():
     before = y.copy()
     encode_labels(y, "multilabel")
     np.testing.assert_array_equal(y, before)
+
+
+_FULL = np.array([[1.0, 0, 1], [0, 1, 1], [1, 1, 0], [0, 0, 1]])
+
+
+@given(st.lists(st.booleans(), min_size=12, max_size=12))
+def test_minus_one_in_a_multi_label_matrix_is_as_nan(hidden):
+    holes = np.reshape(hidden, (4, 3))
+    by_nan, by_minus = np.where(holes, np.nan, _FULL), np.where(holes, -1, _FULL.astype(int))
+    assert labelled_nodes(by_minus, "multilabel").tolist() == labelled_nodes(by_nan, "multilabel").tolist()
+    first, second = (encode_labels(y, "multilabel") for y in (by_nan, by_minus))
+    assert first.matrix.tolist() == second.matrix.tolist()
+    assert (first.known is None) == (second.known is None)
+
+
+@pytest.mark.parametrize("value", [2, 0.5, -2, -1.5])
+def test_other_values_of_a_multi_label_matrix_are_refused(value):
+    y = _FULL.copy()
+    y[2, 1] = value
+    with pytest.raises(GraphError, match=rf"must hold 1, 0, .* got {float(value)}. Pass task='regression'"):
+        check_labels(y, "multilabel")
+    check_labels(y, "multilabel", np.array([True, True, False, True]))
+    check_labels(y, "regression")
+
+
+def test_shares_pass_where_they_are_the_means_of_groups():
+    check_labels(np.array([[0.5, 1], [0.25, 0]]), "multilabel", allow_shares=True)
+
+
+def test_nothing_but_minus_one_and_one_has_two_readings():
+    y = np.where(_FULL == 0, -1, 1)
+    with pytest.raises(GraphError, match=r"has not the label, or that this is unknown. Use 0 .* NaN for the latter"):
+        check_labels(y, "multilabel")
+    check_labels(np.where(_FULL == 0, np.nan, 1), "multilabel")
+    y[3, 0] = 0
+    check_labels(y, "multilabel", np.array([True, True, True, False]))
+
+
+def test_classes_as_one_hot_rows_warn_with_the_fix():
+    y = np.eye(3, dtype=np.int64)[[0, 1, 2, 1]]
+    with pytest.warns(FalconWarning, match=r"pass y.argmax\(1\)"):
+        check_labels(y, "multilabel")
+    check_labels(y, "multilabel", is_told=True)
+    y[3, 0] = 1
+    check_labels(y, "multilabel")

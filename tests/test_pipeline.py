@@ -206,7 +206,7 @@ def test_predictions_name_every_node_of_the_original_graph(graph: Graph, tmp_pat
 def test_predictions_for_several_labels_are_lists(graph: Graph, tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    several = graph.replace(y=np.eye(3, dtype=np.uint8)[graph.y])
+    several = graph.replace(y=np.tri(3, dtype=np.uint8)[graph.y])
     run(several, RunConfig(TRAINING), out=tmp_path, progress=False)
     predict_to_file(tmp_path, several, tmp_path / "p.parquet")
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet").to_pydict()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.labels import Task, class_ids
+from falcon_gnn.labels import Task, class_ids, known_cells
 
 ScoreName = Literal["accuracy", "micro_f1"]
 
@@ -47,7 +47,7 @@ class Confusion:
 def evaluate(
     y_true: NDArray[Any], predicted: NDArray[Any], task: Task, num_labels: int, mask: NDArray[np.bool_] | None = None
 ) -> Metrics:
-    """Return the scores of predictions; unlabelled nodes (-1 or NaN) and, for multi-label, NaN cells do not count.
+    """Return the scores of predictions; unlabelled nodes and, for multi-label, unknown cells (-1 or NaN) do not count.
 
     Args:
         y_true: Labels, shape ``(N,)`` or ``(N, L)``.
@@ -139,7 +139,7 @@ def _count_classes(y_true: NDArray[Any], predicted: NDArray[Any], num_labels: in
 
 def _count_cells(y_true: NDArray[Any], predicted: NDArray[Any]) -> tuple[int, Confusion]:
     guess = predicted > 0
-    known = ~np.isnan(y_true) if y_true.dtype.kind == "f" else np.ones(y_true.shape, np.bool_)
+    known = known_cells(y_true, "multilabel")
     truth = (y_true > 0) & known
     hits = int((truth & guess).sum())
     positives, alarms = int(truth.sum()), int((guess & known).sum())

@@ -1,11 +1,77 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all, and a look beforehand whether they can."""
 
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from falcon_gnn.errors import FalconError, OptionError
+
+_PROBE_BYTES = 1 << 16
+
+
+def check_writable(path: str | Path, *, is_folder: bool = True, option: str = "out") -> None:
+    """Stop before the work where its outcome could not be written.
+
+    A few bytes are written to the place and removed again; nothing is left behind.
+
+    Args:
+        path: The folder, or the file, that will be written; missing folders above it are looked at as well.
+        is_folder: Whether it is a folder.
+        option: What the user calls it, for the message.
+
+    Raises:
+        OptionError: If it cannot be written: a read-only place, a file where a folder should be, no space.
+    """
+    target = Path(path)
+    folder = target if is_folder else target.parent
+    made: list[Path] = []
+    try:
+        if not is_folder and target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir()
+            made.append(parent)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        what = f"{option} {target}"
+        raise _cannot_write(what, error) from error
+    finally:
+        for parent in reversed(made):
+            with suppress(OSError):
+                parent.rmdir()
+
+
+def _cannot_write(what: str, error: BaseException, left: str = "") -> OptionError:
+    reason = getattr(error, "strerror", None) or str(error)
+    fix = "Free some space, or choose" if _is_full(error) else "Choose"
+    return OptionError(f"{what} cannot be written ({reason}){left}. {fix} another place.")
+
+
+def _is_full(error: BaseException) -> bool:
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+
+
+@contextmanager
+def _saying_where(target: Path) -> Iterator[None]:
+    """Turn what the disk says into an error of ours that names the file."""
+    try:
+        yield
+    except FalconError:
+        raise
+    except Exception as error:
+        # Libraries with writers of their own have errors of their own; NumPy counts what a full disk took.
+        of_disk = isinstance(error, OSError) and (error.errno is not None or "requested and" in str(error))
+        if of_disk or _is_full(error):
+            raise _cannot_write(str(target), error, "; what was there before is whole") from error
+        raise
 
 
 @contextmanager
@@ -19,18 +85,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     Yields:
         The temporary path to write to; it keeps the suffix of ``path``.
+
+    Raises:
+        OptionError: If the place cannot be written to, or the disk is full.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_current_umask())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _saying_where(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_current_umask())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -42,27 +112,35 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
     Yields:
         The temporary folder to fill.
+
+    Raises:
+        OptionError: If the place cannot be written to, or the disk is full.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    with _saying_where(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_current_umask())
+            _replace_folder(temporary, target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace_folder(temporary: Path, target: Path) -> None:
+    if not target.is_dir():
+        temporary.replace(target)
+        return
+    discarded = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.replace(discarded / target.name)
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_current_umask())
-        if target.is_dir():
-            discarded = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-            target.replace(discarded / target.name)
-            try:
-                temporary.replace(target)
-            except BaseException:
-                (discarded / target.name).replace(target)
-                raise
-            finally:
-                shutil.rmtree(discarded, ignore_errors=True)
-        else:
-            temporary.replace(target)
+        temporary.replace(target)
+    except BaseException:
+        (discarded / target.name).replace(target)
+        raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(discarded, ignore_errors=True)
 
 
 def _current_umask() -> int:

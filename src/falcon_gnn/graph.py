@@ -57,7 +57,7 @@ class Graph:
             Eq. 3.
         label_distribution: A class as probabilities, shape ``(N, L)``, rows that sum to 1: what a training loss then
             compares with in place of ``y``. Not to be taken for multi-label targets, which are ``y`` of that shape.
-        node_attributes: Any other arrays with one row per node.
+        node_attributes: Any other arrays with one row per node, dense or ``scipy.sparse.csr_array``.
         cleaning: What the edge list needed when the graph was built.
 
     Example:
@@ -78,7 +78,7 @@ class Graph:
     node_weight: FloatArray | None = None
     self_weight: FloatArray | None = None
     label_distribution: FloatArray | None = None
-    node_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    node_attributes: Mapping[str, Any] = field(default_factory=dict)
     cleaning: EdgeCleaning = field(default_factory=EdgeCleaning)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Graph:
             _set(self, name, _checked_node_weight(name, getattr(self, name), num_nodes))
         _set(self, "label_distribution", _checked_distribution(self.label_distribution, num_nodes))
         attributes = {
-            name: _frozen(_node_array(f"node_attributes[{name!r}]", value, num_nodes))
+            name: _checked_attribute(f"node_attributes[{name!r}]", value, num_nodes)
             for name, value in self.node_attributes.items()
         }
         _set(self, "node_attributes", MappingProxyType(attributes))
@@ -405,6 +405,17 @@ def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
         msg = f"{name} must have one row per node ({num_nodes}), got shape {array.shape}."
         raise GraphError(msg)
     return array
+
+
+def _checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
+    if not hasattr(value, "tocsr"):
+        return _frozen(_node_array(name, value, num_nodes))
+    from scipy.sparse import csr_array
+
+    if value.ndim != 2 or value.shape[0] != num_nodes:
+        msg = f"{name} must have one row per node ({num_nodes}), got shape {value.shape}."
+        raise GraphError(msg)
+    return csr_array(value)
 
 
 def _checked_features(x: Any, num_nodes: int) -> Features:

@@ -1,15 +1,19 @@
 """What a label array means: classes, multi-label or regression; which nodes have labels; their vectors."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.resources import require_memory
 
 Task = Literal["classes", "multilabel", "regression"]
+UNKNOWN = -1
+"""Beside NaN, the value of a label that nobody knows."""
+
 _FEWEST_SUSPECT_CLASSES = 1_000
 
 
@@ -73,13 +77,79 @@ def class_ids(y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def labelled_nodes(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
-    """Return which nodes have a label: class >= 0, or not every value NaN; bool, shape ``(N,)``."""
+    """Return which nodes have a label: class >= 0, or a known value in the row; bool, shape ``(N,)``."""
     if task == "classes":
         return class_ids(y) >= 0
-    if y.dtype.kind != "f":
-        return np.ones(len(y), bool)
-    known: NDArray[np.bool_] = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+    return np.asarray(known_cells(y, task).any(axis=1))
+
+
+def known_cells(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
+    """Return which values are known, bool, shape ``(N, L)``: not NaN and, for multi-label, not -1."""
+    cells = y.reshape(len(y), -1)
+    if cells.dtype.kind in "ub":
+        return np.ones(cells.shape, np.bool_)
+    known: NDArray[np.bool_] = np.ones(cells.shape, np.bool_)
+    if cells.dtype.kind == "f":
+        known &= ~np.isnan(cells)
+    if task == "multilabel":
+        known &= cells != UNKNOWN
     return known
+
+
+def check_labels(
+    y: NDArray[Any],
+    task: Task,
+    visible: NDArray[np.bool_] | None = None,
+    *,
+    allow_shares: bool = False,
+    is_told: bool = False,
+) -> None:
+    """Stop where a multi-label array holds what is no label, and warn where it holds classes as one-hot rows.
+
+    A value is 1 (has the label), 0 (has it not), or -1 or NaN (unknown). In an array of nothing but -1 and 1 a -1 can
+    mean either of the last two.
+
+    Args:
+        y: Labels, shape ``(N,)`` or ``(N, L)``.
+        task: What they mean; classes and regression hold nothing to check here.
+        visible: Nodes whose labels may be looked at, shape ``(N,)``; by default all. What the others hold only tells
+            what -1 means.
+        allow_shares: Whether values between 0 and 1 pass, as the means of a group are.
+        is_told: Whether the user said that this is multi-label, so that one-hot rows are no surprise.
+
+    Raises:
+        GraphError: If a visible value is none of these, or -1 could mean both.
+
+    Warns:
+        FalconWarning: If every visible row has exactly one 1 and nothing unknown.
+    """
+    if task != "multilabel" or y.dtype.kind == "b":
+        return
+    seen = y if visible is None else y[visible]
+    known = seen[known_cells(seen, task)]
+    is_fit = (known >= 0) & (known <= 1) if allow_shares else (known == 0) | (known == 1)
+    if not is_fit.all():
+        msg = (
+            f"y of shape {y.shape} is multi-label and must hold 1, 0, or for what is unknown -1 or NaN, got "
+            f"{known[~is_fit][0].item()!r}. Pass task='regression' if its values are quantities, else correct them."
+        )
+        raise GraphError(msg)
+    if (seen == UNKNOWN).any() and (known == 1).all() and known.size and not (y == 0).any():
+        msg = (
+            "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
+            "Use 0 in place of -1 for the former, NaN for the latter."
+        )
+        raise GraphError(msg)
+    rows = seen[known_cells(seen, task).any(axis=1)]
+    is_one_hot = len(rows) > 1 and bool(
+        (rows >= 0).all() and (rows.sum(axis=1) == 1).all() and (rows.max(axis=1) == 1).all()
+    )
+    if is_one_hot and not is_told:
+        msg = (
+            f"y of shape {y.shape} has exactly one 1 in every row and is used as multi-label. If these are classes, "
+            "pass y.argmax(1); if not, task='multilabel' says so."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=1)  # One place, so that it is shown once.
 
 
 def encode_labels(
@@ -103,7 +173,7 @@ def encode_labels(
         if y.dtype.kind in "ub" and labelled.all():
             return LabelEncoding(task, y.reshape(len(y), -1).shape[1], y.reshape(len(y), -1), labelled)
         values = y.reshape(len(y), -1).astype(np.float32)
-        known = labelled[:, None] & ~np.isnan(values)
+        known = labelled[:, None] & known_cells(y, task)
         values[~known] = 0
         is_complete = bool(known[labelled].all())
         return LabelEncoding(task, values.shape[1], values, labelled, None if is_complete else known)

@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from falcon_gnn.datasets import facts
 from falcon_gnn.datasets.archive import read_npz
 from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.named import dataset_names
-from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+
+
+@pytest.fixture(autouse=True)
+def _any_release(request, monkeypatch):
+    """Small files stand for the real ones, but where what is known of these is at issue."""
+    if "known" not in request.node.name:
+        monkeypatch.setattr(facts, "FACTS", {})
+        small = {"organs": facts.ImageFacts(((30, 10, 10),))}
+        monkeypatch.setattr(facts, "IMAGE_FACTS", small)
 
 
 def test_digits_need_no_file_and_are_a_sparse_connected_graph_of_like_images():
@@ -252,3 +262,44 @@ def test_a_cut_gzip_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(OptionError, match=r"edge\.csv\.gz cannot be read as gzipped CSV"):
         load_graph("ogbn-arxiv", root=tmp_path)
+
+
+def _images(path, counts, shape=(28, 28), num_labels=11):
+    arrays = {}
+    for part, count in zip(("train", "val", "test"), counts, strict=True):
+        arrays[f"{part}_images"] = np.zeros((count, *shape), np.uint8)
+        arrays[f"{part}_labels"] = (np.arange(count) % num_labels).astype(np.uint8)[:, None]
+    return arrays
+
+
+@pytest.mark.parametrize("name", ["organs", "organc"])
+def test_known_releases_of_the_organs_pass_and_other_counts_warn(name, tmp_path):
+    for counts in facts.IMAGE_FACTS[name].releases:
+        facts.check_images(name, _images(tmp_path, counts))
+    with pytest.warns(FalconWarning, match=rf"{name} has .* or .* and this file \(20, 20, 20\)"):
+        facts.check_images(name, _images(tmp_path, (20, 20, 20)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": (64, 64)}, "organs must have images of 28 by 28 pixels"),
+        ({"shape": (28, 28, 3)}, "organs must have images of 28 by 28 pixels"),
+        ({"num_labels": 8}, "organs must have the classes 0 to 10, got 8 classes"),
+        ({"num_labels": 12}, "organs must have the classes 0 to 10, got 12 classes"),
+    ],
+)
+def test_images_that_are_not_of_the_known_size_are_refused(tmp_path, change, message):
+    np.savez(tmp_path / "organsmnist.npz", **_images(tmp_path, (20, 20, 20), **change))
+    with pytest.raises(GraphError, match=message):
+        load_graph("organs", root=tmp_path)
+
+
+@pytest.mark.usefixtures("few_for_validation")
+def test_known_sizes_of_cora_refuse_other_features_and_warn_of_other_nodes(tmp_path, monkeypatch):
+    _planetoid_files(tmp_path)
+    with pytest.raises(GraphError, match="cora must have 1433 features, got 3: these are the files of another"):
+        load_graph("cora", root=tmp_path)
+    monkeypatch.setitem(facts.FACTS, "cora", facts.SetFacts(2708, 3, 2))
+    with pytest.warns(FalconWarning, match="cora has 2,708 nodes in every known release, and these files have 7"):
+        load_graph("cora", root=tmp_path)

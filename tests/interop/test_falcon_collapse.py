@@ -56,7 +56,7 @@ def _assert_unchanged(data, before):
 def test_every_node_level_attribute_follows_the_survivors(scope, num_nodes):
     data = _data(num_nodes, 60)
     before = copy.deepcopy(data)
-    out = FalconCollapse(node_budget=0.5, scope=scope, num_clusters=3)(data)
+    out = FalconCollapse(node_budget=0.5, scope=scope, num_clusters=3, node_attrs=["name"])(data)
     _assert_aligned(out, data)
     _assert_unchanged(data, before)
     assert out.validate()

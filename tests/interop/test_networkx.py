@@ -138,3 +138,52 @@ def test_weights_of_nodes_and_soft_labels_go_there_and_back():
     for name, value in carried.items():
         assert np.array_equal(getattr(back, name), value)
     assert not back.node_attributes
+
+
+def _street(first=0.0, **marks):
+    graph = nx.path_graph(3)
+    for node in graph:
+        graph.nodes[node].update(x=11.5 + node, y=48.0 + node + first, **marks)
+    return graph
+
+
+@pytest.mark.parametrize("marks", [{}, {"street_count": 3}, {"shape": "ellipse"}])
+def test_coordinates_never_become_features_and_labels(marks):
+    """OSMnx's nodes and Pajek's vertices have coordinates called x and y."""
+    with pytest.warns(FalconWarning, match="taken as coordinates"):
+        graph = from_networkx(_street(**marks))
+    assert graph.x is None
+    assert graph.y is None
+    assert graph.node_attributes["coordinate_x"].tolist() == [11.5, 12.5, 13.5]
+    assert graph.node_attributes["coordinate_y"].tolist() == [48, 49, 50]
+
+
+def test_one_number_each_that_is_named_is_a_feature_and_a_label():
+    graph = from_networkx(_street(0.5), x="x", y="y")
+    assert (graph.x.tolist(), graph.y.tolist()) == ([[11.5], [12.5], [13.5]], [48.5, 49.5, 50.5])
+
+
+def test_whole_x_and_y_name_both_readings():
+    graph = nx.path_graph(2)
+    for node in graph:
+        graph.nodes[node].update(x=node, y=node)
+    with pytest.warns(FalconWarning, match=r"If they are coordinates, pass x=None, y=None"):
+        assert from_networkx(graph).y.tolist() == [0, 1]
+
+
+def test_a_split_by_the_names_of_nodes_is_read():
+    graph = nx.path_graph(["a", "b", "c"])
+    graph.graph["split_idx"] = {"train": ["a"], "valid": ["c"], "test": ["b"]}
+    found = from_networkx(graph)
+    assert [m.tolist() for m in (found.train_mask, found.val_mask, found.test_mask)] == np.eye(3)[[0, 2, 1]].tolist()
+
+
+def test_names_above_63_bits_stay_whole():
+    assert from_networkx(nx.path_graph([2**64 - 1, 5])).node_attributes["node_id"].tolist() == [2**64 - 1, 5]
+
+
+def test_weights_that_are_no_numbers_are_refused_with_the_fix():
+    graph = nx.Graph()
+    graph.add_edge(0, 1, weight="heavy")
+    with pytest.raises(GraphError, match=r"edge attribute 'weight' must be a number .* Name another with weight="):
+        from_networkx(graph)

@@ -6,13 +6,15 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from torch_geometric import EdgeIndex
+from scipy.sparse import csr_array
+from torch_geometric import EdgeIndex, transforms
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.interop.pyg import from_pyg, to_pyg
+from falcon_gnn.interop.pyg import FalconCollapse, from_pyg, to_pyg
+from falcon_gnn.reduction.falcon import collapse
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -33,7 +35,7 @@ def test_data_becomes_a_graph_with_all_that_is_of_nodes():
         name=["a", "b", "c", "d"],
         title="a title",
     )
-    graph = from_pyg(data)
+    graph = from_pyg(data, node_attrs=["age", "name"])
     assert _undirected(graph) == [(0, 1), (1, 2)]
     assert graph.edge_weight.tolist() == [1, 1, 2, 2]
     assert np.array_equal(graph.x, data.x.numpy())
@@ -95,9 +97,10 @@ def test_sparse_features_stay_sparse_both_ways(layout):
     assert graph.x.nnz == 2
     assert graph.x.indices.dtype == graph.x.indptr.dtype == np.int32
     assert np.array_equal(graph.x.toarray(), x.numpy())
-    assert to_pyg(graph).x.layout == torch.sparse_csr
-    assert torch.equal(to_pyg(graph).x.to_dense(), x)
-    assert torch.equal(to_pyg(graph, dense_features=True).x, x)
+    sparse = to_pyg(graph, dense_features=False).x
+    assert sparse.layout == torch.sparse_csr
+    assert torch.equal(sparse.to_dense(), x)
+    assert torch.equal(to_pyg(graph).x, x)
 
 
 def test_edge_attributes_are_left_out_aloud():
@@ -108,7 +111,10 @@ def test_edge_attributes_are_left_out_aloud():
 
 def test_with_as_many_edges_as_nodes_names_tell_which_is_which():
     data = Data(edge_index=EDGES, edge_kind=torch.arange(4), age=torch.arange(4), num_nodes=4)
-    with pytest.warns(FalconWarning, match="edge_kind left out"):
+    with (
+        pytest.warns(FalconWarning, match="edge_kind left out"),
+        pytest.warns(FalconWarning, match="age taken for attributes of nodes"),
+    ):
         assert list(from_pyg(data).node_attributes) == ["age"]
 
 
@@ -230,3 +236,77 @@ def test_weights_of_nodes_and_soft_labels_go_there_and_back():
     for name, value in carried.items():
         assert np.array_equal(getattr(back, name), value)
     assert not back.node_attributes
+
+
+def _ring(num_nodes, **attributes):
+    ids = torch.arange(num_nodes)
+    ring = torch.stack([ids, (ids + 1) % num_nodes])
+    return Data(edge_index=torch.cat([ring, ring.flip(0)], 1), num_nodes=num_nodes, **attributes)
+
+
+_TRAIN, _VAL, _TEST = torch.arange(10), torch.arange(10, 15), torch.arange(15, 20)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"train_idx": _TRAIN, "val_idx": _VAL, "test_idx": _TEST},
+        {"idx_train": _TRAIN, "idx_val": _VAL, "idx_test": _TEST},
+        {"train_mask": None, "train_index": _TRAIN, "valid_idx": _VAL, "test_indices": _TEST},
+        {"split_idx": {"train": _TRAIN, "valid": _VAL, "test": _TEST}},
+        {"train_idx": _TRAIN[:, None], "valid_mask": (torch.arange(20) // 5) == 2, "test_ids": _TEST.tolist()},
+    ],
+)
+def test_a_split_of_node_ids_is_read(split):
+    """pytorch_geometric 2105; spektral 153."""
+    graph = from_pyg(_ring(20, **split))
+    masks = [np.flatnonzero(mask).tolist() for mask in (graph.train_mask, graph.val_mask, graph.test_mask)]
+    assert masks == [_TRAIN.tolist(), _VAL.tolist(), _TEST.tolist()]
+    assert not graph.node_attributes
+
+
+def test_ids_outside_the_graph_are_refused():
+    with pytest.raises(GraphError, match=r"train_idx must hold node ids in \[0, 5\), got 0 to 5"):
+        from_pyg(_ring(5, train_idx=torch.tensor([0, 5])))
+
+
+def test_a_split_of_node_ids_becomes_masks_of_the_survivors():
+    out = FalconCollapse(node_budget=6, num_clusters=1, scope="full", centrality="degree")(
+        _ring(20, train_idx=_TRAIN, val_idx=_VAL, test_idx=_TEST)
+    )
+    assert "train_idx" not in out
+    assert out.train_mask.tolist() == [node in _TRAIN for node in out.falcon_kept]
+
+
+def test_what_is_told_overrides_the_guess():
+    data = _ring(4, age=torch.arange(4), weights=torch.arange(8), u=torch.arange(4.0))
+    with pytest.warns(FalconWarning, match="u, weights left out|weights, u left out"):
+        graph = from_pyg(data, edge_attrs=["u"])
+    assert list(graph.node_attributes) == ["age"]
+    for option, keys, message in (
+        ("node_attrs", ["weights"], "node_attrs names 'weights', which needs 4 rows, got 8"),
+        ("edge_attrs", ["gone"], "edge_attrs must name attributes of data .* got gone"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            from_pyg(data, **{option: keys})
+
+
+def test_a_graph_level_label_is_left_out_aloud():
+    with pytest.warns(FalconWarning, match="y left out"):
+        assert from_pyg(_ring(4, y=torch.tensor([1]))).y is None
+
+
+def test_sparse_node_attributes_follow_their_nodes():
+    x = torch.eye(6)[[0, 2, 1, 0, 5, 3]]
+    data = _ring(6, x=x, words=x.to_sparse_csr())
+    graph = from_pyg(data)
+    assert np.array_equal(graph.node_attributes["words"].toarray(), x.numpy())
+    out = FalconCollapse(node_budget=3, num_clusters=1)(data)
+    assert torch.equal(out.words.to_dense(), out.x)
+    assert torch.equal(to_pyg(collapse(graph, node_budget=3, num_clusters=1).graph).words.to_dense(), out.x)
+
+
+@pytest.mark.parametrize("name", ["RemoveIsolatedNodes", "NormalizeFeatures", "LargestConnectedComponents"])
+def test_pygs_transforms_take_sparse_features(name):
+    graph = Graph.from_edges([[0, 1], [1, 2]], 4, x=csr_array(np.eye(4, dtype=np.float32)), y=np.arange(4))
+    assert getattr(transforms, name)()(to_pyg(graph)).num_nodes in (3, 4)

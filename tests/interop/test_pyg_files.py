@@ -1,12 +1,16 @@
 """PyG's .pt files are read, and no code in them runs."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
-from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.datasets.load import load_graph
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.interop.pyg_files import read_pt
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -106,3 +110,46 @@ def test_heterogeneous_data_is_refused_as_such(tmp_path):
     torch.save(data, tmp_path / "hetero.pt")
     with pytest.raises(GraphError, match="homogeneous"):
         read_pt(tmp_path / "hetero.pt")
+
+
+_OLD_WRITER = """
+import sys, torch, torch_geometric.data.data as module
+class Data: pass
+Data.__module__, Data.__qualname__, module.Data = "torch_geometric.data.data", "Data", Data
+data = Data()
+edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+data.__dict__.update(x=torch.eye(4), edge_index=edges, edge_attr=None, y=torch.tensor([0, 1, 0, 1]))
+slices = {"x": torch.tensor([0, 4]), "edge_index": torch.tensor([0, 4]), "y": torch.tensor([0, 4])}
+forms = {"data": data, "processed": (data, None), "sliced": (data, slices), "list": [data]}
+for name, form in forms.items():
+    torch.save(form, f"{sys.argv[1]}/{name}.pt")
+"""
+
+
+def test_data_of_pyg_1_is_read(tmp_path):
+    """pretrain-gnns 67; GPRGNN 11."""
+    subprocess.run([sys.executable, "-c", _OLD_WRITER, str(tmp_path)], check=True)
+    files = sorted(tmp_path.iterdir())
+    assert [path.stem for path in files] == ["data", "list", "processed", "sliced"]
+    for path in files:
+        graph = read_pt(path)
+        assert (graph.num_nodes, graph.num_edges, graph.y.tolist()) == (4, 2, [0, 1, 0, 1])
+
+
+def test_numbers_and_arrays_of_numpy_inside_are_read(tmp_path):
+    """ogb 509: a Data with num_classes=np.int64(2)."""
+    data = _data()
+    data.num_classes, data.scale, data.age = np.int64(2), np.float32(0.5), np.arange(4)
+    for form in (data, data.to_dict()):
+        torch.save(form, tmp_path / "numpy.pt")
+        with pytest.warns(FalconWarning, match="age taken"):
+            assert read_pt(tmp_path / "numpy.pt").node_attributes["age"].tolist() == [0, 1, 2, 3]
+
+
+def test_labels_and_features_of_other_names_are_told(tmp_path):
+    data = Data(edge_index=EDGES, feat=torch.eye(3), extra=torch.ones(3), target=torch.tensor([1, 0, 1]), num_nodes=3)
+    torch.save(data, tmp_path / "named.pt")
+    graph = load_graph(tmp_path / "named.pt", label_column="target", feature_columns=["feat", "extra"])
+    assert (graph.num_features, graph.y.tolist()) == (4, [1, 0, 1])
+    with pytest.raises(OptionError, match=r"must name what is there .* got 'gone'"):
+        load_graph(tmp_path / "named.pt", label_column="gone")

@@ -10,7 +10,7 @@ from tests import oracles
 from tests.strategies import edge_lists
 
 from falcon_gnn.datasets.load import load_graph
-from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
+from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.coarsening import coarsen
 from falcon_gnn.reduction.config import CoarsenConfig
@@ -128,12 +128,12 @@ def test_the_seed_decides_between_equally_heavy_edges(digits):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_fewer_nodes_than_components_keeps_one_of_each_and_says_so(method):
+def test_fewer_nodes_than_components_are_refused_with_the_smallest_budget(method):
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), num_nodes=6)
-    with pytest.warns(FalconWarning, match="node_budget=2 cannot be reached.*3 connected components"):
-        result = coarsen(graph, node_budget=2, method=method)
+    with pytest.raises(BudgetError, match=r"node_budget must be at least 3 here, got 2: .* connected components"):
+        coarsen(graph, node_budget=2, method=method)
+    result = coarsen(graph, node_budget=3, method=method)
     assert result.assignment.tolist() == [0, 0, 0, 1, 1, 2]
-    assert (len(result.kept), result.num_requested) == (3, 2)
     assert result.graph.num_edges == 0
 
 

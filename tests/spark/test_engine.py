@@ -27,7 +27,7 @@ from falcon_gnn.spark.centrality import compute_centrality, fill_isolated  # noq
 from falcon_gnn.spark.clustering import matrix_column  # noqa: E402
 from falcon_gnn.spark.contraction import Contraction, Keys, contract  # noqa: E402
 from falcon_gnn.spark.edges import index_edges  # noqa: E402
-from falcon_gnn.spark.frames import number_rows, upload_columns  # noqa: E402
+from falcon_gnn.spark.frames import F, number_rows, upload_columns  # noqa: E402
 from falcon_gnn.spark.labels import encode_labels  # noqa: E402
 from falcon_gnn.spark.nodes import describe_columns  # noqa: E402
 
@@ -428,3 +428,42 @@ def test_a_bad_node_table_is_refused(spark: Any, columns: dict[str, np.ndarray],
     edges = upload_columns(spark, {"source": np.array([0]), "target": np.array([1])})
     with pytest.raises(fg.GraphError, match=message):
         engine.collapse(nodes, edges, fg.CollapseConfig(2, centrality="degree"))
+
+
+def test_minus_one_in_multi_label_arrays_is_unknown_as_on_one_machine(spark: Any) -> None:
+    cells = np.array([[1, -1, 0], [0, -1, 1], [-1, -1, -1], [1, 1, -1]], np.int64)
+    graph = fg.Graph.from_edges(np.array([[0, 1], [1, 2]]), 4, y=cells)
+    frame = node_frame(spark, graph, np.arange(4), y=pa.array(list(cells)))
+    labels = encode_labels(frame, describe_columns(frame), fg.CollapseConfig(2), "full", 4)
+    assert labels is not None
+    rows = frame.select("node_id", labels.filled.alias("v"), labels.labelled.alias("l")).orderBy("node_id").collect()
+    expected = encode_scope(graph, resolve_scope(graph, None), fg.CollapseConfig(2))
+    assert [row["v"] for row in rows] == expected.matrix.tolist()
+    assert [row["l"] for row in rows] == expected.labelled.tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [([[1.0, 2.0], [0.0, 1.0]], "must hold 1, 0, .* got 2.0"), ([[1.0, -1.0], [-1.0, 1.0]], "nothing but -1 and 1")],
+)
+def test_multi_label_values_that_are_none_are_refused(spark: Any, cells: Any, message: str) -> None:
+    frame = upload_columns(spark, {"node_id": np.arange(2), "y": np.array(cells)})
+    with pytest.raises(fg.GraphError, match=message):
+        encode_labels(frame, describe_columns(frame), fg.CollapseConfig(1), "full", 2)
+
+
+def test_columns_of_spark_ml_are_read_and_missing_ones_noted(spark: Any) -> None:
+    from pyspark.ml.linalg import Vectors
+
+    rows = [(i, Vectors.dense([float(i), 1.0]) if i % 2 else Vectors.sparse(2, {0: float(i)}), i % 2) for i in range(4)]
+    nodes = spark.createDataFrame(rows, ["node_id", "features", "label"])
+    columns = describe_columns(nodes)
+    found = nodes.select("node_id", columns.x.alias("x"), columns.y.alias("y")).orderBy("node_id").collect()
+    assert [row["x"] for row in found] == [[0, 0], [1, 1], [2, 0], [3, 1]]
+    assert [row["y"] for row in found] == [0, 1, 0, 1]
+    edges = spark.createDataFrame([(0, 1), (1, 2), (2, 3)], ["source", "target"])
+    config = fg.CollapseConfig(2, centrality="degree", num_clusters=1)
+    bare = nodes.select("node_id", F.col("label").alias("group"))
+    (note,) = engine.collapse(bare, edges, config, spark=spark).report["notes"]
+    assert "no features (x) and no labels (y)" in note
+    assert "attributes: group" in note

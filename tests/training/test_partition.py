@@ -45,6 +45,12 @@ def test_more_parts_than_nodes_are_clipped_with_a_warning(graph):
     assert [part.size for part in parts] == [1] * 60
 
 
+def test_fewer_parts_than_asked_for_are_told():
+    star = Graph.from_edges(np.stack([np.zeros(39, int), np.arange(1, 40)]), 40)
+    with pytest.warns(FalconWarning, match=r"METIS cut the graph into \d+ parts, 30 were asked for"):
+        assert 1 < len(split_graph(star, 30)) < 30
+
+
 def test_one_part_is_the_whole_graph(graph):
     assert split_graph(graph, 1)[0].tolist() == list(range(60))
 

@@ -13,6 +13,7 @@ from falcon_gnn.benchmark.progress import BenchProgress
 from falcon_gnn.benchmark.records import Records, RecordWriter, read_records
 from falcon_gnn.benchmark.workers import Done, run_here, run_in_processes
 from falcon_gnn.errors import OptionError
+from falcon_gnn.files import check_writable
 
 _TIMED = ("collapse_time", "resources")
 
@@ -91,6 +92,7 @@ def run_benchmark(
     chosen = _chosen(plan, options.only)
     todo = [run for run in chosen if run.run_id not in records.runs]
     todo = todo[: options.max_runs] if options.max_runs is not None else todo
+    check_writable(records_path, is_folder=False, option="records")
     writer = RecordWriter(records_path)
     _note_plan(writer, records, describe_plan(plan))
     tally = _Tally(writer, plan.config.name)

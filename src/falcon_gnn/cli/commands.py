@@ -17,6 +17,7 @@ from falcon_gnn.cli.sources import Source, load_source, make_budget, make_traini
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError
+from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -93,6 +94,8 @@ def collapse(
     With --memory the budget is the largest on which a training step of --model fits. With --engine spark the tables
     nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
+    if "://" not in str(out):
+        check_writable(out, option="--out")
     values = options["options"]
     budget, was_given = make_budget(values), given(context, values)
     if engine == "spark" and budget.memory is not None:
@@ -150,6 +153,7 @@ def train(
     **options: Any,
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
+    check_writable(out, option="--out")
     values = options["options"]
     budget = make_budget(values)
     config = RunConfig.of(make_training(values), budget.nodes, given(context, values), budget.preset)
@@ -164,7 +168,7 @@ def train(
 
 
 @app.command()
-@takes_options(FieldOptions(LoadOptions, "Graph", only=("root", "num_nodes", "nodes")))
+@takes_options(FieldOptions(LoadOptions, "Graph", without=("split", "split_index", "threshold")))
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `falcon-gnn train` wrote.")],
     source: Source,
@@ -174,6 +178,7 @@ def predict(
     """Label the nodes of a graph with a trained model."""
     from falcon_gnn.pipeline.outputs import predict_to_file
 
+    check_writable(out, is_folder=False, option="--out")
     with show_stages() as on_stage:
         on_stage("loading")
         graph = load_source(source, options["options"])
@@ -200,6 +205,8 @@ def plan(
     from falcon_gnn.planning.fit import plan_models, standard_configs
     from falcon_gnn.reporting.terminal import plans_table
 
+    if out is not None:
+        check_writable(out, is_folder=False, option="--out")
     values = options["options"]
     training = make_training({**values, "num_batches": 1})
     configs, scope = standard_configs(training, values["num_batches"]), values["scope"]
@@ -226,6 +233,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
     from falcon_gnn.pipeline.demo import run_demo
 
+    check_writable(out, option="--out")
     with show_stages() as on_stage:
         shown = run_demo(out, on_stage)
     print_collapse(shown.report)
@@ -256,7 +264,7 @@ def _collapse_on_spark(
     from falcon_gnn.spark.frames import open_session
     from falcon_gnn.spark.table_source import TableSource
 
-    told = {name: values[name] for name in ("root", "split", "split_index", "threshold", "num_nodes")}
+    told = {name: values[name] for name in vars(LoadOptions()) if name != "nodes"}
     tables_of = TableSource(source, values["nodes"], load, told)
     check_options(config)
     tables_of.check()

@@ -9,6 +9,7 @@ from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOption
 from falcon_gnn.cli.fields import FieldOptions, chosen, given, takes_options
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.budgets import parse_budget
 from falcon_gnn.reduction.config import CollapseConfig
@@ -80,6 +81,8 @@ def tables(
     from falcon_gnn.benchmark.tables import render, write_tables
     from falcon_gnn.errors import MissingDependencyError
 
+    if out is not None:
+        check_writable(out, option="--out")
     read = read_records(*records)
     for path, num_lines in read.foreign.items():
         typer.echo(f"Left out: {num_lines} lines of {path}, which no benchmark wrote.", err=True)

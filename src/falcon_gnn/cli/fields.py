@@ -119,9 +119,9 @@ def _parameter(group: FieldOptions, name: str) -> inspect.Parameter:
     elif default is not None and _holds_none(kind):
         # Only what is not None by default must be able to become so.
         kind, settings["parser"], settings["metavar"] = str, _or_none(bare), f"{bare.__name__.upper()}|{_NONE}"
-    elif get_origin(kind) is tuple:
-        settings["show_default"] = " ".join(map(str, default)) or False
-        kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
+    elif get_origin(bare) is tuple:
+        settings["show_default"] = " ".join(map(str, default or ())) or False
+        kind, default = list[get_args(bare)[0]] | None, None  # type: ignore[misc]
     words = f"--{flag}/--no-{flag}" if bare is bool and (default or name in group.negatable) else f"--{flag}"
     if get_origin(bare) is Literal and len("|".join(get_args(bare))) > _WIDEST_CHOICE:
         settings["metavar"] = name.upper()

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import CHUNK_EDGES
 from falcon_gnn.datasets.archive import check_storable
+from falcon_gnn.datasets.foreign import as_layout
 from falcon_gnn.datasets.layout import graph_from_arrays, nodes_to_arrays
+from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.files import replacing_folder
 from falcon_gnn.graph import Graph
@@ -37,7 +39,7 @@ class _MappedFolder(Mapping[str, NDArray[Any]]):
         return len(self._paths)
 
 
-def read_folder(path: str | Path, *, split_index: int | None = None) -> Graph:
+def read_folder(path: str | Path, *, split_index: int | None = None, options: LoadOptions | None = None) -> Graph:
     """Return the graph stored in a folder of `.npy` files.
 
     The edges are streamed into the adjacency; ``x`` and every other array remain memory-mapped.
@@ -46,13 +48,14 @@ def read_folder(path: str | Path, *, split_index: int | None = None) -> Graph:
         path: A folder with ``edge_index.npy`` (or ``edges.npy``) and the other arrays that
             :mod:`falcon_gnn.datasets.layout` names, one file each.
         split_index: Which split, where the folder holds several.
+        options: What labels and features are called, if otherwise than usual.
 
     Raises:
         GraphError: If a file is missing, damaged or of a wrong shape.
     """
     folder = Path(path)
     with reading(folder, "a folder of .npy files", _FIX):
-        return graph_from_arrays(_MappedFolder(folder), split_index)
+        return graph_from_arrays(as_layout(_MappedFolder(folder), options), split_index)
 
 
 def write_folder(graph: Graph, path: str | Path) -> None:

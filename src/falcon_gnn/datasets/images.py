@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.datasets.archive import read_arrays
+from falcon_gnn.datasets.facts import check_images
 from falcon_gnn.datasets.layout import Arrays
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.similarity import cosine_edges, threshold_for_edges
@@ -49,19 +50,25 @@ def is_image_archive(names: Sequence[str]) -> bool:
     return any(f"{part}_images" in names for part in _PARTS)
 
 
-def read_images(path: Path, threshold: float | None = None, num_edges: float | None = None) -> Graph:
+def read_images(
+    path: Path, threshold: float | None = None, num_edges: float | None = None, name: str | None = None
+) -> Graph:
     """Return the cosine graph of a MedMNIST archive; x holds the pixels in [0, 1], the parts become the masks.
 
     Args:
         path: A `.npz` file in MedMNIST's layout.
         threshold: Cosine above which two images are linked; None takes the thousandth nearest to ``num_edges``.
         num_edges: Edges wanted; None means as many per image as the paper's Organ-S has.
+        name: The data set that the images must be of, or None.
 
     Raises:
-        GraphError: If the file is damaged or lacks an array.
+        GraphError: If the file is damaged or lacks an array, or holds another data set.
     """
     with reading(path, "a MedMNIST archive", _FIX):
-        return image_graph(read_arrays(path), threshold, num_edges)
+        arrays = read_arrays(path)
+        if name is not None:
+            check_images(name, arrays)
+        return image_graph(arrays, threshold, num_edges)
 
 
 def image_graph(arrays: Arrays, threshold: float | None = None, num_edges: float | None = None) -> Graph:

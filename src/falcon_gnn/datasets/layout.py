@@ -4,19 +4,27 @@
 ``x_indptr``, ``x_indices``, ``x_shape`` and perhaps ``x_data`` (ones without); ``y``; ``train_mask``, ``val_mask``,
 ``test_mask`` (N,); ``train_masks`` ... (S, N) or (N, S) for S splits; ``node_weight`` and ``self_weight`` (N,);
 ``label_distribution`` (N, L); ``self_loops`` (node ids, only counted); any other array with one row per node is a node
-attribute.
+attribute. Where ``x`` or ``y`` are missing, the names that other tools give them are read
+(:mod:`falcon_gnn.datasets.options`), and so are lists of node ids in place of masks (:mod:`falcon_gnn.masks`).
+
+A node attribute of text of variable width is stored as ``name.utf8`` (uint8) and ``name.starts`` (N + 1,), a sparse one
+as ``name.indptr``, ``name.indices``, ``name.data`` and ``name.shape``.
 """
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Features, Graph
+from falcon_gnn.labels import infer_task
+from falcon_gnn.masks import find_masks
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -61,20 +69,34 @@ def node_arrays(arrays: Arrays, num_nodes: int, split_index: int | None = None) 
         num_nodes: N; an unknown array without N rows is left out with a warning.
         split_index: As in :func:`graph_from_arrays`.
     """
-    found: dict[str, Any] = {"x": _features(arrays), **{name: arrays.get(name) for name in _PLAIN_NAMES}}
-    attributes: dict[str, NDArray[Any]] = {}
-    for name in sorted(set(arrays) - RESERVED_NAMES):
+    x_name, y_name = _find_name("x", FEATURE_NAMES, arrays, num_nodes), _find_name("y", LABEL_NAMES, arrays, num_nodes)
+    found: dict[str, Any] = {
+        **{name: arrays.get(name) for name in _PLAIN_NAMES}, "x": _features(arrays, x_name), "y": arrays.get(y_name)
+    }  # fmt: skip
+    attributes: dict[str, Any] = {}
+    if x_name == "x" and y_name == "y" and _are_coordinates(found["x"], found["y"]):
+        attributes |= {"coordinate_x": found["x"], "coordinate_y": found["y"]}
+        found |= {"x": None, "y": None}
+        msg = (
+            "x and y hold one number per node each and are taken as coordinates: they were kept as the node attributes "
+            f"coordinate_x and coordinate_y. If they are a feature and a target, {_COORDINATES_FIX}."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+    packed, parts = _unpack(arrays, num_nodes)
+    attributes |= packed
+    masks, mask_names = ({}, []) if _has_masks(arrays) else find_masks(arrays, num_nodes)
+    for name in sorted(set(arrays) - RESERVED_NAMES - {x_name, y_name, *parts, *mask_names}):
         value = arrays[name]
         if name in SPLITS_NAMES:
             attributes[name] = _splits_by_node(name, value, num_nodes)
-        elif value.ndim > 0 and len(value) == num_nodes:
+        elif value.ndim > 0 and value.shape[0] == num_nodes:
             attributes[name] = value
         else:
             msg = (
                 f"{name} was left out: of shape {value.shape}, it does not have one row for each of {num_nodes} nodes."
             )
             warnings.warn(msg, FalconWarning, stacklevel=2)
-    return found | pick_masks(arrays, attributes, split_index) | {"node_attributes": attributes}
+    return found | pick_masks(arrays, attributes, split_index) | masks | {"node_attributes": attributes}
 
 
 def pick_masks(
@@ -130,8 +152,77 @@ def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
         if getattr(graph, name) is not None:
             arrays[name] = getattr(graph, name)
     for name, value in graph.node_attributes.items():
-        arrays[name] = value.T if name in SPLITS_NAMES else value
+        if not isinstance(value, np.ndarray):
+            arrays |= {f"{name}.{part}": getattr(value, part) for part in ("indptr", "indices", "data")}
+            arrays[f"{name}.shape"] = np.array(value.shape, np.int64)
+        elif value.dtype.kind == "T":
+            arrays |= _pack_text(name, value)
+        else:
+            arrays[name] = value.T if name in SPLITS_NAMES else value
     return arrays
+
+
+def _pack_text(name: str, texts: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    content = [text.encode() for text in texts.tolist()]
+    starts = np.zeros(len(content) + 1, np.int64)
+    np.cumsum([len(text) for text in content], out=starts[1:])
+    return {f"{name}.utf8": np.frombuffer(b"".join(content), np.uint8), f"{name}.starts": starts}
+
+
+def _unpack(arrays: Arrays, num_nodes: int) -> tuple[dict[str, Any], list[str]]:
+    """Return the node attributes that are stored in parts, and the names of these parts."""
+    found: dict[str, Any] = {}
+    used: list[str] = []
+    for name in [
+        key.removesuffix(".utf8") for key in arrays if key.endswith(".utf8") and f"{key[:-5]}.starts" in arrays
+    ]:
+        content, starts = arrays[f"{name}.utf8"].tobytes(), arrays[f"{name}.starts"].tolist()
+        texts = [content[start:stop].decode() for start, stop in pairwise(starts)]
+        found[name] = np.array(texts, np.dtypes.StringDType())
+        used += [f"{name}.utf8", f"{name}.starts"]
+    for name in [key.removesuffix(".indptr") for key in arrays if key.endswith(".indptr")]:
+        parts = {part: f"{name}.{part}" for part in ("data", "indices", "indptr", "shape")}
+        if set(parts.values()) <= set(arrays) and arrays[parts["shape"]][:1].tolist() == [num_nodes]:
+            found[name] = _sparse(*(arrays[part] for part in parts.values()))
+            used += parts.values()
+    return found, used
+
+
+def _sparse(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: NDArray[Any]) -> Any:
+    """Return a checked CSR matrix; scikit-learn takes 32-bit indices only."""
+    from scipy.sparse import csr_array
+
+    sizes = tuple(int(size) for size in shape)
+    id_dtype = np.int32 if max(len(indices), *sizes) < 2**31 else np.int64
+    matrix = csr_array((data, indices.astype(id_dtype), indptr.astype(id_dtype)), shape=sizes)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _find_name(name: str, others: Sequence[str], arrays: Arrays, num_nodes: int) -> str:
+    """Return ``name``, or where it is missing another name of an array of numbers with a row per node."""
+    if name in arrays or (name == "x" and "x_indptr" in arrays):
+        return name
+    fitting = (
+        other
+        for other in others
+        if other in arrays and arrays[other].shape[:1] == (num_nodes,) and arrays[other].dtype.kind in "biuf"
+    )
+    return next(fitting, name)
+
+
+_COORDINATES_FIX = "name them: feature_columns='x', label_column='y'"
+
+
+def _are_coordinates(x: Any, y: Any) -> bool:
+    """Tell places in the plane, as OSMnx and Pajek write them, from a feature and a label."""
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.ndim != 1 or y.ndim != 1:
+        return False
+    return x.dtype.kind in "fiu" and y.dtype.kind == "f" and infer_task(y) == "regression"
+
+
+def _has_masks(arrays: Arrays) -> bool:
+    return any(name in arrays for name in (*MASK_NAMES, *SPLITS_NAMES))
 
 
 def _num_nodes(arrays: Arrays) -> int:
@@ -143,10 +234,13 @@ def _num_nodes(arrays: Arrays) -> int:
         return int(value.reshape(()))
     if "x_shape" in arrays:
         return int(arrays["x_shape"][0])
-    for name in ("x", "y", *MASK_NAMES):
-        if name in arrays and arrays[name].ndim > 0:
-            return len(arrays[name])
-    msg = "num_nodes is missing, and no x, y or mask tells it. Store it: the edges alone do not show isolated nodes."
+    for name in ("x", "y", *MASK_NAMES, *FEATURE_NAMES, *LABEL_NAMES):
+        if name in arrays and len(arrays[name].shape) > 0:
+            return int(arrays[name].shape[0])
+    msg = (
+        f"num_nodes is missing, and no x, y or mask tells it; found {', '.join(sorted(arrays)) or 'nothing'}. "
+        "Store it: the edges alone do not show isolated nodes. docs/data.md names the arrays that are read."
+    )
     raise GraphError(msg)
 
 
@@ -164,23 +258,16 @@ def _edge_index(arrays: Arrays) -> NDArray[Any]:
     raise GraphError(msg)
 
 
-def _features(arrays: Arrays) -> Features:
+def _features(arrays: Arrays, name: str) -> Features:
     if "x_indptr" not in arrays:
-        return arrays.get("x")
-    from scipy.sparse import csr_array
-
+        return arrays.get(name)
     missing = [name for name in ("x_indices", "x_shape") if name not in arrays]
     if missing:
         msg = f"sparse x needs x_indptr, x_indices and x_shape, but {', '.join(missing)} is missing."
         raise GraphError(msg)
     indices = arrays["x_indices"]
     data = arrays["x_data"] if "x_data" in arrays else np.ones(len(indices), np.float32)
-    shape = tuple(int(size) for size in arrays["x_shape"])
-    # scikit-learn takes 32-bit indices only.
-    id_dtype = np.int32 if max(len(indices), *shape) < 2**31 else np.int64
-    matrix = csr_array((data, indices.astype(id_dtype), arrays["x_indptr"].astype(id_dtype)), shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
+    return _sparse(data, indices, arrays["x_indptr"], arrays["x_shape"])
 
 
 def _feature_arrays(x: Features) -> dict[str, NDArray[Any]]:

@@ -1,15 +1,17 @@
 """One door for every source of a graph: a known name, a file or a folder."""
 
-import dataclasses
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from falcon_gnn.datasets.archive import NPZ_FIX, read_arrays
 from falcon_gnn.datasets.folders import read_folder
+from falcon_gnn.datasets.foreign import as_layout
 from falcon_gnn.datasets.images import image_graph, is_image_archive
 from falcon_gnn.datasets.layout import graph_from_arrays
 from falcon_gnn.datasets.named import dataset_names, load_named, nearest_name
+from falcon_gnn.datasets.options import LoadOptions, split_names
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.splits import Split, SplitOptions, apply_split
 from falcon_gnn.datasets.tables import TableFiles, read_tables, tables_in
@@ -38,16 +40,6 @@ GRAPH_FILE = "graph.npz"
 """What ``falcon-gnn collapse`` calls the reduced graph."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _FileOptions:
-    """What a file may need to be told; as in :func:`load_graph`."""
-
-    split_index: int | None
-    threshold: float | None
-    num_nodes: int | None
-    nodes: Path | None
-
-
 def load_graph(
     source: str | Path,
     *,
@@ -59,6 +51,9 @@ def load_graph(
     threshold: float | None = None,
     num_nodes: int | None = None,
     nodes: str | Path | None = None,
+    label_column: str | None = None,
+    feature_columns: str | Sequence[str] | None = None,
+    id_column: str | None = None,
 ) -> Graph:
     """Return a graph from a known name or from any supported file or folder.
 
@@ -75,6 +70,11 @@ def load_graph(
         threshold: For image sets: the cosine above which two images are linked.
         num_nodes: For an edge list without node table: N.
         nodes: For an edge list: the path of its node table.
+        label_column: Column or array with the labels, where it is called otherwise than ``y`` or ``label``; for tables
+            several with commas, or a pattern such as ``tag_*``, which are multi-label then.
+        feature_columns: Columns or arrays with the features, a sequence or one text with commas; ``v*`` stands for all
+            that begin with v.
+        id_column: Column of a node table with the ids that the edges use, where it is not ``node_id``.
 
     Raises:
         OptionError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
@@ -85,9 +85,18 @@ def load_graph(
         (1797, 38540, 1078)
     """
     options = SplitOptions(split, split_shares, seed)
-    told = _FileOptions(split_index, threshold, num_nodes, None if nodes is None else Path(nodes))
+    told = LoadOptions(
+        split_index=split_index,
+        threshold=threshold,
+        num_nodes=num_nodes,
+        nodes=None if nodes is None else Path(nodes),
+        label_column=label_column,
+        feature_columns=split_names(feature_columns),
+        id_column=id_column,
+    )
     if isinstance(source, str) and source.lower() in dataset_names():
-        _refuse(told, ("num_nodes", "nodes", "split_index"), f"the data set {source.lower()}")
+        unused = ("num_nodes", "nodes", "split_index", "label_column", "feature_columns", "id_column")
+        _refuse(told, unused, f"the data set {source.lower()}")
         graph = load_named(source.lower(), Path(DEFAULT_ROOT if root is None else root), threshold)
     else:
         graph = _load_path(_existing(source), told)
@@ -129,7 +138,7 @@ def _folder_format(path: Path) -> Format:
     raise OptionError(msg)
 
 
-def _load_path(path: Path, told: _FileOptions) -> Graph:
+def _load_path(path: Path, told: LoadOptions) -> Graph:
     kind = detect_format(path)
     if kind == "npz":
         return _load_archive(path, told)
@@ -137,29 +146,32 @@ def _load_path(path: Path, told: _FileOptions) -> Graph:
         return _load_archive(path / GRAPH_FILE, told)
     _refuse(told, ("threshold",), f"{path}, which has edges")
     if kind == "tables":
-        return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index)
+        _refuse_without_nodes(told, told.nodes, path)
+        return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index, options=told)
     if kind == "tables folder":
         files = tables_in(path)
         assert files is not None
         nodes = files.nodes if told.nodes is None else told.nodes
-        return read_tables(TableFiles(files.edges, nodes, told.num_nodes), split_index=told.split_index)
+        _refuse_without_nodes(told, nodes, path)
+        return read_tables(TableFiles(files.edges, nodes, told.num_nodes), split_index=told.split_index, options=told)
     _refuse(told, ("num_nodes", "nodes"), str(path))
     if kind == "npy folder":
-        return read_folder(path, split_index=told.split_index)
+        return read_folder(path, split_index=told.split_index, options=told)
     from falcon_gnn.interop.pyg_files import read_pt
 
-    return read_pt(path, split_index=told.split_index)
+    _refuse(told, ("id_column",), str(path))
+    return read_pt(path, split_index=told.split_index, label_attr=told.label_column, feature_attrs=told.feature_columns)
 
 
-def _load_archive(path: Path, told: _FileOptions) -> Graph:
+def _load_archive(path: Path, told: LoadOptions) -> Graph:
     _refuse(told, ("num_nodes", "nodes"), str(path))
     with reading(path, "an .npz graph", NPZ_FIX):
         arrays = read_arrays(path)
         if is_image_archive(list(arrays)):
-            _refuse(told, ("split_index",), "an image archive")
+            _refuse(told, ("split_index", "label_column", "feature_columns", "id_column"), "an image archive")
             return image_graph(arrays, told.threshold)
         _refuse(told, ("threshold",), "a file that has edges")
-        return graph_from_arrays(arrays, told.split_index)
+        return graph_from_arrays(as_layout(arrays, told), told.split_index)
 
 
 def _existing(source: str | Path) -> Path:
@@ -175,7 +187,12 @@ def _existing(source: str | Path) -> Path:
     raise OptionError(msg)
 
 
-def _refuse(told: _FileOptions, names: tuple[str, ...], source: str) -> None:
+def _refuse_without_nodes(told: LoadOptions, nodes: Path | None, path: Path) -> None:
+    if nodes is None:
+        _refuse(told, ("label_column", "feature_columns", "id_column"), f"{path}, which has no node table")
+
+
+def _refuse(told: LoadOptions, names: tuple[str, ...], source: str) -> None:
     """Say so when an option was given that the source has no use for."""
     for name in names:
         if getattr(told, name) is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falcon_gnn.datasets import graphsaint, images, ogb, planetoid
+from falcon_gnn.datasets.facts import check_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 
@@ -40,12 +41,15 @@ def load_named(name: str, root: Path, threshold: float | None = None) -> Graph:
     Raises:
         OptionError: If the files are not there; the message names them, their source and their place. Or if a
             threshold is given to a set that comes with edges.
+        GraphError: If the files are of another data set (:mod:`falcon_gnn.datasets.facts`).
     """
     entry = _REGISTRY[name]
     if threshold is not None and not entry.is_similarity_graph:
         msg = f"threshold is for image sets, whose edges are made from similarity; {name} has edges. Leave it out."
         raise OptionError(msg)
-    return entry.load(_locate(name, entry, root), threshold)
+    graph = entry.load(_locate(name, entry, root), threshold)
+    check_graph(name, graph)
+    return graph
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -88,7 +92,7 @@ def _organ(name: str, file: str) -> NamedSet:
         (file,),
         ("", "medmnist"),
         f"medmnist.com ({file}, 28 by 28 pixels)",
-        lambda folder, threshold: images.read_images(folder / file, threshold, images.ORGAN_EDGES[name]),
+        lambda folder, threshold: images.read_images(folder / file, threshold, images.ORGAN_EDGES[name], name),
         is_similarity_graph=True,
     )
 

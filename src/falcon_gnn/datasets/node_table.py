@@ -1,92 +1,330 @@
-"""The columns of a node table as arrays: features, labels, masks and whatever else it says about each node."""
+"""The columns of a node table as arrays: ids, features, labels, masks and whatever else it says about each node."""
 
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.datasets.ids import id_array, is_text, text_of
+from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions, pick_names
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.graph import MASK_NAMES
+from falcon_gnn.masks import part_of
+
+ID_NAME = "node_id"
 
 _SERIES = {"x_": "x", "feature_": "x", "y_": "y"}
+_SPLIT_NAMES = ("split", "set", "subset", "partition")
+_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+_ID_LIKE = ("id", "nodeid", "node", "vertex_id", "osmid")
+_SEPARATORS = re.compile(r"[,;\s|]+")
 
 
-def node_columns(table: Any) -> dict[str, NDArray[Any]]:
-    """Return the columns of a pyarrow table by name, series such as ``x_0``, ``x_1`` stacked into one matrix.
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which columns of a node table hold what.
+
+    Attributes:
+        id: The ids, or None.
+        x: The features, in order.
+        y: The labels, in order.
+        is_x_told: Whether the user named the features.
+        is_y_told: Whether the user named the labels.
+    """
+
+    id: str | None
+    x: tuple[str, ...] = ()
+    y: tuple[str, ...] = ()
+    is_x_told: bool = False
+    is_y_told: bool = False
+
+    @property
+    def others(self) -> frozenset[str]:
+        """What is no attribute."""
+        return frozenset((*self.x, *self.y, *((self.id,) if self.id is not None else ())))
+
+
+def find_roles(names: Sequence[str], options: LoadOptions) -> ColumnRoles:
+    """Return which columns hold the ids, the features and the labels.
+
+    Told ones first; else ``node_id``; ``x``, or ``x_0``, ``x_1`` ... and ``feature_...``, or one of
+    :data:`falcon_gnn.datasets.options.FEATURE_NAMES`, or columns called ``0``, ``1`` ...; ``y``, or ``y_0`` ..., or one
+    of :data:`falcon_gnn.datasets.options.LABEL_NAMES`.
 
     Args:
-        table: A row per node. ``x_<number>`` and ``y_<number>`` are ordered by number; ``feature_<anything>`` is as
-            well if all are numbers, else it stays in the table's order.
+        names: The table's columns.
+        options: What was told.
 
     Raises:
-        GraphError: If a column is neither numbers, booleans, strings nor equally long lists of numbers, or if
-            the features or labels are given twice.
+        OptionError: If a told column is not there.
+        GraphError: If features or labels are given twice.
     """
-    arrays: dict[str, NDArray[Any]] = {}
-    series: dict[str, list[str]] = {}
+    id_column = ID_NAME if ID_NAME in names else None
+    if options.id_column is not None:
+        id_column = pick_names("id_column", [options.id_column], names)[0]
+    label, features = options.label_column, options.feature_columns
+    y = () if label is None else tuple(pick_names("label_column", label.split(","), names))
+    x = () if features is None else tuple(pick_names("feature_columns", features, names))
+    twice = set(x) & set(y) | ({id_column} & {*x, *y})
+    if twice:
+        msg = f"feature_columns must not name the labels or ids, got {sorted(map(str, twice))} for both. Leave it out."
+        raise OptionError(msg)
+    rest = [name for name in names if name not in (*x, *y, id_column)]
+    return ColumnRoles(
+        id_column,
+        x or _series("x", rest) or _alias(FEATURE_NAMES, rest) or _numbered(rest),
+        y or _series("y", rest) or _alias(LABEL_NAMES, rest),
+        bool(x),
+        bool(y),
+    )
+
+
+def node_columns(table: Any, roles: ColumnRoles) -> dict[str, Any]:
+    """Return the columns of a pyarrow table by name, the features as ``x``, the labels as ``y``, ids as ``node_id``.
+
+    Columns that cannot be attributes (dictionaries, bytes) are left out with a warning. A column ``split`` with the
+    words train, val and test becomes the masks.
+
+    Args:
+        table: A row per node.
+        roles: Which columns hold what.
+
+    Raises:
+        GraphError: If features or labels are no numbers, or a list column has lists of unequal length.
+    """
+    arrays: dict[str, Any] = {}
     for name in table.column_names:
-        prefix = _series_prefix(name)
-        if prefix is None:
-            arrays[name] = _array(name, table.column(name))
-        else:
-            series.setdefault(prefix, []).append(name)
-    for prefix, names in series.items():
-        target = _SERIES[prefix]
-        if target in arrays:
-            msg = f"{target} must be given once, but {names[0]} stands beside other columns for it. Keep one."
-            raise GraphError(msg)
-        arrays[target] = _stack([_array(name, table.column(name)) for name in _ordered(prefix, names)])
+        if name in roles.others or (name in _INDEX_NAMES and _is_row_number(table.column(name))):
+            continue
+        values = _attribute(name, table.column(name))
+        if values is not None:
+            arrays[name or "unnamed"] = values
+    if roles.id is not None:
+        arrays[ID_NAME] = id_array(table.column(roles.id), roles.id)
+    if roles.x:
+        arrays["x"] = _matrix_of("x", roles.x, table)
+        if roles.is_x_told and arrays["x"].ndim == 1:
+            arrays["x"] = arrays["x"][:, None]
+    if roles.y:
+        labels = _labels(roles, table)
+        arrays["y" if labels.dtype.kind in "biuf" else roles.y[0]] = labels
+    _add_split(arrays)
+    _warn_about_ids(arrays)
     return arrays
 
 
-def _series_prefix(name: str) -> str | None:
-    for prefix in _SERIES:
-        rest = name.removeprefix(prefix)
-        if name.startswith(prefix) and (rest.isdigit() or (prefix == "feature_" and rest)):
-            return prefix
-    return None
+def _series(target: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the column called ``target``, or its series in order; an error where there are both."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        for prefix in (prefix for prefix, role in _SERIES.items() if role == target and name.startswith(prefix)):
+            rest = name.removeprefix(prefix)
+            if rest.isdigit() or (prefix == "feature_" and rest):
+                found.setdefault(prefix, []).append(name)
+    given = [target] if target in names else []
+    if len(found) + len(given) > 1:
+        first = next(iter(found.values()))[0]
+        msg = f"{target} must be given once, but {first} stands beside other columns for it. Keep one."
+        raise GraphError(msg)
+    for prefix, series in found.items():
+        numbers = [name.removeprefix(prefix) for name in series]
+        if all(map(str.isdigit, numbers)):
+            series.sort(key=lambda name: int(name.removeprefix(prefix)))
+        return tuple(series)
+    return tuple(given)
 
 
-def _ordered(prefix: str, names: list[str]) -> list[str]:
-    numbers = [name.removeprefix(prefix) for name in names]
-    return sorted(names, key=lambda name: int(name.removeprefix(prefix))) if all(map(str.isdigit, numbers)) else names
+def _alias(known: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    return next(((name,) for name in known if name in names), ())
 
 
-def _stack(columns: list[NDArray[Any]]) -> NDArray[Any]:
-    matrix = np.empty((len(columns[0]), len(columns)), np.result_type(*columns))
-    for i, column in enumerate(columns):
-        matrix[:, i] = column
+def _numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns 0, 1 ... F-1, as a data frame without names is written."""
+    numbers = sorted((name for name in names if name.isdigit()), key=int)
+    return tuple(numbers) if len(numbers) > 1 and numbers == [str(i) for i in range(len(numbers))] else ()
+
+
+def _matrix_of(role: str, names: Sequence[str], table: Any) -> Any:
+    columns = [_numbers(role, name, table.column(name)) for name in names]
+    if len(columns) == 1:
+        return columns[0]
+    if any(not isinstance(column, np.ndarray) for column in columns):
+        msg = f"{role} must be one vector column or several of numbers, got {', '.join(names)}. Name one."
+        raise GraphError(msg)
+    if all(column.ndim == 1 for column in columns):
+        matrix = np.empty((len(columns[0]), len(columns)), np.result_type(*columns))
+        for i, column in enumerate(columns):
+            matrix[:, i] = column
+        return matrix
+    return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
+
+
+def _labels(roles: ColumnRoles, table: Any) -> NDArray[Any]:
+    """Return the labels; text under a name that only may mean labels stays text, with a warning."""
+    only = roles.y[0]
+    if len(roles.y) > 1 or not is_text(table.column(only).type):
+        return np.asarray(_matrix_of("y", roles.y, table))
+    try:
+        return np.asarray(_numbers("y", only, table.column(only)))
+    except GraphError:
+        if roles.is_y_told or only == "y":
+            raise
+        msg = f"column {only} holds text and was kept as a node attribute, not as labels. {_ENCODE}"
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+        return text_of(table.column(only))
+
+
+_ENCODE = "Number the classes from 0 (pandas.factorize, sklearn's LabelEncoder) and call the column y."
+
+
+def _numbers(role: str, name: str, column: Any) -> Any:
+    """Return a column of features or labels as numbers: shape ``(N,)``, ``(N, L)``, or SciPy CSR."""
+    import pyarrow as pa
+
+    chunk = _decoded(column)
+    kind = chunk.type
+    if pa.types.is_struct(kind) and {"type", "size", "indices", "values"} <= {field.name for field in kind}:
+        return _spark_vectors(name, chunk)
+    if is_text(kind):
+        return _parsed(role, name, chunk.to_pylist())
+    values = _attribute(name, chunk)
+    if values is None or values.dtype.kind not in "biuf":
+        hint = _ENCODE if role == "y" else "Leave it out with feature_columns, or turn it into numbers."
+        msg = f"column {name} must hold numbers or lists of numbers, got {kind}. {hint}"
+        raise GraphError(msg)
+    return values
+
+
+def _parsed(role: str, name: str, texts: list[str | None]) -> NDArray[np.float64]:
+    """Return rows such as ``"0.5, 0.1"`` or ``"[1 0 1]"`` as numbers."""
+    rows = [_SEPARATORS.split(text.strip("[](){} \t\r\n")) for text in (text or "" for text in texts)]
+    width = len(rows[0]) if rows else 0
+    bad = next((i for i, row in enumerate(rows) if len(row) != width), None)
+    try:
+        values = np.array(rows if bad is None else [], np.float64)
+    except ValueError as error:
+        hint = _ENCODE if role == "y" else "Turn it into numbers, or leave it out with feature_columns."
+        msg = f"column {name} must hold numbers ({role}), got text: {error}. {hint}"
+        raise GraphError(msg) from error
+    if bad is not None:
+        msg = f"column {name} must hold {width} numbers in every row, got {texts[bad]!r} in row {bad}. Mend such rows."
+        raise GraphError(msg)
+    return values[:, 0] if width == 1 else values
+
+
+def _spark_vectors(name: str, column: Any) -> Any:
+    """Return Spark ML's vectors (dense: type 1; sparse: type 0) as a matrix, SciPy CSR where any is sparse."""
+    from scipy.sparse import csr_array
+
+    rows = column.to_pylist()
+    widths = {row["size"] if row["type"] == 0 else len(row["values"]) for row in rows if row is not None}
+    if len(widths) != 1 or column.null_count:
+        msg = f"column {name} must have a vector of the same length in every row. Mend such rows."
+        raise GraphError(msg)
+    width = widths.pop()
+    if all(row["type"] == 1 for row in rows):
+        return np.array([row["values"] for row in rows], np.float64)
+    indices = [row["indices"] if row["type"] == 0 else range(width) for row in rows]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in indices])])
+    values = np.array([value for row in rows for value in row["values"]], np.float64)
+    ids = np.array([i for row in indices for i in row], np.int32)
+    matrix = csr_array((values, ids, starts.astype(np.int32)), shape=(len(rows), width))
+    matrix.check_format(full_check=True)
     return matrix
 
 
-def _array(name: str, column: Any) -> NDArray[Any]:
-    """Return a column as an array of its own kind: numbers (a missing one is NaN), booleans, strings or lists."""
+def _attribute(name: str, column: Any) -> NDArray[Any] | None:
+    """Return a column as an array of its own kind, a missing number NaN; None, with a warning, if it has none.
+
+    Dates and times become text, decimals floats.
+    """
     import pyarrow as pa
 
-    chunk = column.combine_chunks()
-    if pa.types.is_dictionary(chunk.type):
-        chunk = chunk.dictionary_decode()
+    chunk = _decoded(column)
     kind = chunk.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _matrix(name, chunk)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return np.array(chunk.fill_null("").to_pylist(), np.str_)
-    is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    if not is_plain or (pa.types.is_boolean(kind) and chunk.null_count):
-        msg = f"column {name} must hold numbers, strings, lists of numbers, or true or false in every row, got {kind}."
-        raise GraphError(msg)
+    if is_text(kind):
+        return text_of(chunk)
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        return text_of(chunk.cast(pa.string()))
+    if pa.types.is_decimal(kind) or pa.types.is_null(kind) or (pa.types.is_boolean(kind) and chunk.null_count):
+        if name in MASK_NAMES:
+            msg = f"column {name} must be true or false in every row; {chunk.null_count} are empty. Fill these in."
+            raise GraphError(msg)
+        chunk = chunk.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(kind) else chunk.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        msg = f"column {name} was left out: {kind} is none of numbers, text, dates, true or false, or lists of numbers."
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+        return None
     array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
     return array
 
 
-def _matrix(name: str, column: Any) -> NDArray[Any]:
-    from pyarrow import compute
+def _matrix(name: str, column: Any) -> NDArray[Any] | None:
+    from pyarrow import compute, types
 
+    if not types.is_primitive(column.type.value_type):
+        msg = f"column {name} was left out: it must have lists of numbers, got {column.type}."
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+        return None
     lengths = compute.unique(compute.list_value_length(column))
     if column.null_count or len(lengths) != 1:
-        msg = f"column {name} must have a list of the same length in every row."
+        msg = f"column {name} must have a list of the same length in every row. Pad the lists, or leave it out."
         raise GraphError(msg)
     values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "biuf":
         msg = f"column {name} must have lists of numbers, got {column.type}."
         raise GraphError(msg)
     return values.reshape(len(column), -1)
+
+
+def _decoded(column: Any) -> Any:
+    import pyarrow as pa
+
+    chunk = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _is_row_number(column: Any) -> bool:
+    """Tell the index that pandas writes beside a data frame."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(column.type)) and column.to_pylist() == list(range(len(column)))
+
+
+def _add_split(arrays: dict[str, Any]) -> None:
+    """Turn a column of the words train, val and test into masks, where there are none."""
+    if any(name in arrays for name in (*MASK_NAMES, *(f"{name}s" for name in MASK_NAMES))):
+        return
+    for name in (name for name in _SPLIT_NAMES if name in arrays and arrays[name].dtype.kind in "UT"):
+        parts = {text: part_of(text) for text in set(arrays[name].tolist())}
+        unknown = {text for text, part in parts.items() if part is None and text.strip().lower() not in _NO_PART}
+        if unknown or not any(parts.values()):
+            continue
+        words = arrays.pop(name)
+        for text, mask in parts.items():
+            if mask is not None:
+                arrays[mask] = arrays.get(mask, np.zeros(len(words), np.bool_)) | (words == text)
+        return
+
+
+_NO_PART = ("", "none", "unused", "nan", "null")
+
+
+def _warn_about_ids(arrays: Mapping[str, Any]) -> None:
+    """Say so where a column looks like ids and is not used as such."""
+    if ID_NAME in arrays:
+        return
+    for name, values in arrays.items():
+        is_id = name.lower() in _ID_LIKE and values.ndim == 1 and values.dtype.kind in "iuUT"
+        if is_id and not (values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values)))):
+            msg = (
+                f"column {name} was kept as a node attribute and the edges are read as row numbers. If {name} holds "
+                f"the ids that the edges use, pass id_column={name!r} or rename it to node_id."
+            )
+            warnings.warn(msg, FalconWarning, stacklevel=2)

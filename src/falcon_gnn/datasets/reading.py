@@ -1,30 +1,10 @@
 """One wording for every file that cannot be read."""
 
-import json
-import pickle
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from falcon_gnn.errors import GraphError, OptionError
-
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    SyntaxError,
-    json.JSONDecodeError,
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-    zlib.error,
-    NotImplementedError,
-)
+from falcon_gnn.errors import FalconError, GraphError, OptionError
 
 
 @contextmanager
@@ -48,7 +28,10 @@ def reading(path: Path, expected: str, fix: str) -> Iterator[None]:
     except FileNotFoundError as error:
         msg = f"{path} does not exist or lacks a file ({error}). {fix}"
         raise OptionError(msg) from error
-    except _UNREADABLE as error:
+    except FalconError:
+        raise
+    except Exception as error:
+        # Broken bytes make the libraries raise whatever they stumble over: a tokenizer's error, a failed assertion.
         reason = str(error).strip().split("\n")[0]
         msg = f"{path} cannot be read as {expected} ({type(error).__name__}: {reason}). {fix}"
         raise OptionError(msg) from error

@@ -1,8 +1,7 @@
 """Edge lists in Parquet or CSV, with an optional table of nodes.
 
-Edges: columns ``source`` and ``target`` (or ``src`` and ``dst``), perhaps ``weight`` (or ``edge_weight``).
-Nodes: perhaps ``node_id``; ``x`` as a list column, or ``x_0``, ``x_1`` ..., or columns that begin with ``feature_``;
-``y`` or ``y_0``, ``y_1`` ...; ``train_mask``, ``val_mask``, ``test_mask``; every other column is a node attribute.
+Edges: columns ``source`` and ``target`` (or ``src`` and ``dst``, ``src_id`` and ``dst_id``), perhaps ``weight`` (or
+``edge_weight``). Nodes: see :mod:`falcon_gnn.datasets.node_table`.
 """
 
 import warnings
@@ -15,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import EdgeChunk
+from falcon_gnn.datasets.ids import IdLookup, check_distinct, has_padded
 from falcon_gnn.datasets.layout import SPLITS_NAMES, node_arrays
-from falcon_gnn.datasets.node_table import node_columns
+from falcon_gnn.datasets.node_table import ID_NAME, ColumnRoles, find_roles, node_columns
+from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
+from falcon_gnn.datasets.table_files import column_names, find_table, is_parquet, read_batches, read_text, read_whole
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import Graph
+from falcon_gnn.graph import MASK_NAMES, Graph
 
-SUFFIXES = (".parquet", ".csv", ".csv.gz")
-
-_ENDS = (("source", "target"), ("src", "dst"))
-_WEIGHTS = ("weight", "edge_weight")
+_ENDS = (("source", "target"), ("src", "dst"), ("src_id", "dst_id"))
 _BATCH_ROWS = 1 << 20
+_WEIGHTS = ("weight", "edge_weight")
 _FIX = "docs/data.md names the columns of an edge list and of a node table."
 
 
@@ -34,7 +34,7 @@ class TableFiles:
     """Where a graph's tables are.
 
     Attributes:
-        edges: The edge list: a ``.parquet``, ``.csv`` or ``.csv.gz`` file, or a folder of Parquet part files.
+        edges: The edge list: a ``.parquet``, ``.csv`` or ``.csv.gz`` file, or a folder of part files.
         nodes: The node table, likewise; or None.
         num_nodes: N; needed without a node table.
     """
@@ -46,13 +46,11 @@ class TableFiles:
 
 def tables_in(folder: Path) -> TableFiles | None:
     """Return the tables ``edges`` and ``nodes`` of a folder, or None where there is no edge list."""
-    found = {stem: [p for p in (folder / f"{stem}{s}" for s in SUFFIXES) if p.exists()] for stem in ("edges", "nodes")}
-    if not found["edges"]:
-        return None
-    return TableFiles(found["edges"][0], found["nodes"][0] if found["nodes"] else None)
+    edges = find_table(folder, "edges")
+    return None if edges is None else TableFiles(edges, find_table(folder, "nodes"))
 
 
-def read_tables(files: TableFiles, *, split_index: int | None = None) -> Graph:
+def read_tables(files: TableFiles, *, split_index: int | None = None, options: LoadOptions | None = None) -> Graph:
     """Return the graph of an edge list and its node table; the edges are streamed, never whole in memory.
 
     Node i is row i of the node table. Ids that are not 0 ... N-1 in this order (strings, gaps) are looked up in
@@ -61,31 +59,71 @@ def read_tables(files: TableFiles, *, split_index: int | None = None) -> Graph:
     Args:
         files: Where the tables are.
         split_index: Which split, where masks are list columns.
+        options: Which columns hold labels, features and ids, where they are called otherwise than usual.
 
     Raises:
         GraphError: If a file is unreadable, a column is missing, an id is unknown, or N is not told.
     """
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Any] = {}
     if files.nodes is not None:
         with reading(files.nodes, "a node table", _FIX):
-            columns = node_columns(_read_whole(files.nodes))
+            columns = _read_nodes(files.nodes, options or LoadOptions())
     num_nodes = _count_nodes(files, columns)
     for name in SPLITS_NAMES.keys() & columns.keys():
         columns[name] = columns[name].T  # a row per node, where the layout has a row per split
-    ids = columns.pop("node_id", None)
+    ids = columns.pop(ID_NAME, None)
     if ids is not None and np.array_equal(ids, np.arange(num_nodes)):
         ids = None
     if ids is not None:
-        _check_node_ids(ids)
-        columns["node_id"] = ids
+        columns[ID_NAME] = ids
+    with reading(files.nodes or files.edges, "a node table", _FIX):
+        if ids is not None:
+            check_distinct(ids, ID_NAME)
+        arrays = node_arrays(columns, num_nodes, split_index)
+        # An edgeless graph checks the arrays, so that what is wrong in this file is not laid at the edges' door.
+        Graph(np.zeros(num_nodes + 1, np.int64), np.zeros(0, np.int32), **_given(arrays))
     with reading(files.edges, "an edge list", _FIX):
         walk, weight_dtype = _edge_walk(files.edges, ids)
-        arrays = node_arrays(columns, num_nodes, split_index)
         return Graph.from_edge_chunks(walk, num_nodes, weight_dtype=weight_dtype, **arrays)
 
 
-def _count_nodes(files: TableFiles, columns: dict[str, NDArray[Any]]) -> int:
-    num_rows = len(next(iter(columns.values()))) if columns else None
+def _given(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arrays.items() if value is not None}
+
+
+def _read_nodes(path: Path, options: LoadOptions) -> dict[str, Any]:
+    """Return the columns of a node table; what CSV's guess of a type would change is read as the text it is."""
+    table = read_whole(path)
+    roles = find_roles(table.column_names, options)
+    if not is_parquet(path):
+        table = _with_text(path, table, roles)
+    return node_columns(table, roles)
+
+
+def _with_text(path: Path, table: Any, roles: ColumnRoles) -> Any:
+    """Return a CSV table with dates, ids and zero-padded numbers as text."""
+    import pyarrow as pa
+
+    roled = {*roles.x, *roles.y, *MASK_NAMES}
+    suspects = [
+        field.name
+        for field in table.schema
+        if field.name not in roled
+        and (pa.types.is_integer(field.type) or pa.types.is_temporal(field.type) or field.name == roles.id)
+    ]
+    if not suspects:
+        return table
+    texts = read_text(path, suspects)
+    for name in suspects:
+        kind = table.schema.field(name).type
+        if name == roles.id or pa.types.is_temporal(kind) or has_padded(texts.column(name)):
+            table = table.set_column(table.column_names.index(name), name, texts.column(name))
+    return table
+
+
+def _count_nodes(files: TableFiles, columns: dict[str, Any]) -> int:
+    first = next(iter(columns.values())) if columns else None
+    num_rows = None if first is None else int(first.shape[0])
     if files.num_nodes is None and num_rows is None:
         msg = (
             f"{files.edges} alone does not tell how many nodes there are, since some may have no edge. Pass "
@@ -100,10 +138,15 @@ def _count_nodes(files: TableFiles, columns: dict[str, NDArray[Any]]) -> int:
 
 def _edge_walk(path: Path, ids: NDArray[Any] | None) -> tuple[Callable[[], Iterator[EdgeChunk]], np.dtype[Any] | None]:
     """Return a function that walks the edges in chunks, and the dtype of their weights."""
-    names = _column_names(path)
+    import pyarrow as pa
+
+    names = column_names(path)
     ends = next((pair for pair in _ENDS if set(pair) <= set(names)), None)
     if ends is None:
-        msg = f"it needs the columns source and target (or src and dst), and has {', '.join(names)}."
+        msg = (
+            f"it needs the columns source and target (or src and dst), and has {', '.join(map(_shown, names))}. Rename "
+            "them; Spark writes names to CSV with header=True only."
+        )
         raise GraphError(msg)
     weight = next((name for name in _WEIGHTS if name in names), None)
     unused = [name for name in names if name not in (*ends, weight)]
@@ -111,109 +154,29 @@ def _edge_walk(path: Path, ids: NDArray[Any] | None) -> tuple[Callable[[], Itera
         msg = f"{path}: the edge columns {', '.join(unused)} were left out; only weights are used."
         warnings.warn(msg, FalconWarning, stacklevel=3)
     wanted = [*ends, weight] if weight else list(ends)
-    id_type = None if ids is None else _arrow_ids(ids).type
+    types = dict.fromkeys(ends, pa.string()) | ({weight: pa.float64()} if weight else {})
+    lookup = IdLookup(ids)
 
     def walk() -> Iterator[EdgeChunk]:
-        for batch in _batches(path, wanted, id_type):
-            source, target = (_ids(batch.column(i), ids, ends[i]) for i in (0, 1))
+        for batch in read_batches(path, wanted, types, may_break=bool(unused), num_rows=_BATCH_ROWS):
+            source, target = (lookup.find(batch.column(i), ends[i]) for i in (0, 1))
             yield source, target, _weights(batch.column(2)) if weight else None
 
     return walk, np.dtype(np.float64) if weight else None
 
 
-def _column_names(path: Path) -> list[str]:
-    from pyarrow import csv, parquet
-
-    if _is_parquet(path):
-        names: list[str] = parquet.read_schema(_part_files(path)[0]).names
-        return names
-    with csv.open_csv(path) as reader:
-        return list(reader.schema.names)
-
-
-def _batches(path: Path, columns: list[str], id_type: Any) -> Iterator[Any]:
-    """Yield record batches of the wanted columns, in file order; ids of a CSV file have the node table's type."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    if _is_parquet(path):
-        for part in _part_files(path):
-            with parquet.ParquetFile(part) as file:
-                for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
-                    yield batch.select(columns)
-        return
-    types = dict.fromkeys(columns[:2], id_type or pa.int64()) | dict.fromkeys(columns[2:], pa.float64())
-    options = csv.ConvertOptions(column_types=types, include_columns=columns)
-    with csv.open_csv(path, csv.ReadOptions(block_size=1 << 24), convert_options=options) as reader:
-        yield from reader
-
-
-def _read_whole(path: Path) -> Any:
-    from pyarrow import csv, parquet
-
-    if not _is_parquet(path):
-        return csv.read_csv(path)
-    import pyarrow as pa
-
-    return pa.concat_tables([parquet.read_table(part) for part in _part_files(path)])
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.suffix == ".parquet" or path.is_dir()
-
-
-def _part_files(path: Path) -> list[Path]:
-    """Return a Parquet file itself, or the part files of a folder such as Spark writes."""
-    if not path.is_dir():
-        return [path]
-    parts = sorted(path.glob("*.parquet"))
-    if not parts:
-        msg = f"{path} is a folder without .parquet files."
-        raise OptionError(msg)
-    return parts
-
-
-def _ids(column: Any, ids: NDArray[Any] | None, name: str) -> NDArray[np.int64]:
-    """Return node numbers of a column of ids."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if column.null_count:
-        msg = f"column {name} must not have missing ids, and {column.null_count} are missing."
-        raise GraphError(msg)
-    if ids is None:
-        if not pa.types.is_integer(column.type):
-            msg = f"column {name} must hold integers, got {column.type}. Pass a node table with a node_id column."
-            raise GraphError(msg)
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), np.int64)
-    known = _arrow_ids(ids)
-    found = compute.index_in(column.cast(known.type), value_set=known)
-    if found.null_count:
-        first = column[int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])]
-        msg = f"column {name} has the id {first.as_py()!r}, which the node table's node_id lacks. Add such nodes to it."
-        raise GraphError(msg)
-    return np.ascontiguousarray(found.to_numpy(zero_copy_only=False), np.int64)
+def _shown(name: str) -> str:
+    """Return a name as it is, in quotes where spaces hide in it."""
+    return name if name and name == name.strip() else repr(name)
 
 
 def _weights(column: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
     weights: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any():
         msg = "weights must be finite and not negative. Drop or mend such edges first."
         raise GraphError(msg)
     return weights
-
-
-def _arrow_ids(ids: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(ids.tolist() if ids.dtype.kind == "U" else ids)
-
-
-def _check_node_ids(ids: NDArray[Any]) -> None:
-    if ids.dtype.kind not in "iuU":
-        msg = f"node_id must hold integers or strings, none of them missing, got {ids.dtype}."
-        raise GraphError(msg)
-    values, counts = np.unique(ids, return_counts=True)
-    if counts.max(initial=1) > 1:
-        msg = f"node_id must be distinct, but {values[counts.argmax()]!r} stands {counts.max()} times. Merge such rows."
-        raise GraphError(msg)

@@ -8,6 +8,7 @@ import numpy as np
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, WEIGHT_NAMES, Graph
 from falcon_gnn.interop.tensors import features_to_tensor, labels_to_tensor, to_array, to_tensor
+from falcon_gnn.masks import find_masks
 
 _NODE_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 _WEIGHTS = ("weight", "w", "edge_weight")
@@ -39,6 +40,9 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
     named = {role: columns.pop(name) for role, name in (("x", x), ("y", y)) if name in columns}
     masks = {name: columns.pop(name).astype(np.bool_) for name in MASK_NAMES if name in columns}
     named |= {name: columns.pop(name) for name in _NODE_WEIGHTS if name in columns}
+    if not masks:
+        masks, names = find_masks(columns, graph.num_nodes())
+        columns = {name: value for name, value in columns.items() if name not in names}
     return Graph.from_edges(
         np.stack([to_array(source), to_array(target)]),
         graph.num_nodes(),
@@ -75,7 +79,9 @@ def to_dgl(graph: Graph) -> Any:
         if getattr(graph, name) is not None:
             result.ndata[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():
-        if value.dtype.kind not in "OUS":
+        if not isinstance(value, np.ndarray):
+            result.ndata[name] = features_to_tensor(value, dense=True)
+        elif value.dtype.kind not in "OUST":
             result.ndata[name] = to_tensor(value)
     if graph.edge_weight is not None:
         result.edata["weight"] = to_tensor(graph.edge_weight)

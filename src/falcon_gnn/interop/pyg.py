@@ -1,16 +1,24 @@
 """PyTorch Geometric: graphs from and to ``Data``, and the collapse as a transform."""
 
 import copy
-import warnings
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
+from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, WEIGHT_NAMES, Graph
-from falcon_gnn.interop.pyg_attributes import EDGE_KEYS, attribute_array, count_nodes, pick_masks, sort_keys
+from falcon_gnn.interop.pyg_attributes import (
+    EDGE_KEYS,
+    AttributeKeys,
+    attribute_array,
+    count_nodes,
+    pick_masks,
+    sort_keys,
+    warn_about,
+)
 from falcon_gnn.interop.tensors import (
     features_to_tensor,
     is_sparse,
@@ -22,6 +30,7 @@ from falcon_gnn.interop.tensors import (
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.resources import require_memory
 
 try:
     import torch
@@ -36,19 +45,28 @@ except ImportError as error:
 
 
 _WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
-_PLAIN_KEYS = ("y", *_WEIGHTS)
+_DENSE_PURPOSE = "make sparse features dense (to_pyg(dense_features=False) keeps them sparse)"
 
 
-def from_pyg(data: Data, split_index: int | None = None) -> Graph:
+def from_pyg(
+    data: Data,
+    split_index: int | None = None,
+    *,
+    node_attrs: Sequence[str] = (),
+    edge_attrs: Sequence[str] = (),
+) -> Graph:
     """Return the graph of a PyG ``Data``; CPU tensors are viewed, not copied.
 
     ``edge_weight``, ``node_weight``, ``self_weight`` and ``label_distribution`` are kept; other edge attributes are
     left out with a warning. Any other attribute with one row per node becomes a node attribute. Masks of several
-    splits, shape ``(N, S)``, are kept whole as ``train_masks`` etc.
+    splits, shape ``(N, S)``, are kept whole as ``train_masks`` etc. Without masks, node ids are read: ``train_idx``,
+    ``val_idx``, ``test_idx``, or a dictionary ``split_idx`` as OGB's.
 
     Args:
         data: Edges as ``edge_index`` (also an ``EdgeIndex``), ``adj_t`` or ``adj``; ``x`` dense or sparse.
         split_index: Which split the masks are, where there are several; None means split 0.
+        node_attrs: Attributes that are of nodes, where their length does not tell: with as many edges as nodes.
+        edge_attrs: Attributes that are not of nodes though they have N rows, but of edges or of the graph.
 
     Raises:
         OptionError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
@@ -60,21 +78,17 @@ def from_pyg(data: Data, split_index: int | None = None) -> Graph:
         Graph(num_nodes=4, num_edges=2, num_features=0)
     """
     num_nodes = count_nodes(data)
-    node_keys, unfit_keys = sort_keys(data, num_nodes)
-    if unfit_keys:
-        msg = (
-            f"{', '.join(unfit_keys)} left out: attributes of edges cannot follow a collapse. If one of them is a "
-            "weight, pass it as data.edge_weight."
-        )
-        warnings.warn(msg, FalconWarning, stacklevel=2)
-    masks, attributes = pick_masks(data, split_index)
-    for key in node_keys:
+    keys = sort_keys(data, num_nodes, node_attrs, edge_attrs)
+    warn_about(keys, stacklevel=2)
+    masks, attributes = pick_masks(data, split_index, num_nodes)
+    for key in keys.nodes:
         if key not in ROW_NAMES:
             attributes[key] = attribute_array(data[key])
-    x = data.get("x")
+    x, y = (data.get(key) if key in keys.nodes else None for key in ("x", "y"))
     node_arrays = {
         "x": x if x is None else to_scipy(x) if is_sparse(x) else to_array(x),
-        **{key: to_array(data[key]) for key in _PLAIN_KEYS if key in node_keys},
+        "y": None if y is None else to_array(y),
+        **{key: to_array(data[key]) for key in _WEIGHTS if key in keys.nodes},
         "node_attributes": attributes,
         **masks,
     }
@@ -87,14 +101,18 @@ def from_pyg(data: Data, split_index: int | None = None) -> Graph:
     return Graph.from_edges(edges, num_nodes, edge_weight=weight, warn_one_way="always", **node_arrays)
 
 
-def to_pyg(graph: Graph, *, dense_features: bool = False) -> Data:
+def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
     """Return a PyG ``Data`` with copies of everything a graph holds, ready for PyG's layers and losses.
 
     Features become floats, classes int64, multi-label targets float32. Every edge stands in both directions.
 
     Args:
         graph: The graph; strings among the node attributes become lists.
-        dense_features: Turn sparse features into a dense tensor (N·F values) instead of a sparse CSR one.
+        dense_features: Turn sparse features into a dense tensor (N·F values), which PyG's transforms need. False
+            makes a sparse CSR one, which PyG's linear layers take and most of its transforms do not.
+
+    Raises:
+        BudgetError: If dense features exceed the memory.
 
     Example:
         >>> to_pyg(Graph.from_edges([[0, 1], [1, 2]], num_nodes=3, y=[0, 1, 0]))
@@ -102,6 +120,8 @@ def to_pyg(graph: Graph, *, dense_features: bool = False) -> Data:
     """
     data = Data(edge_index=torch.from_numpy(graph.edge_index))
     if graph.x is not None:
+        if dense_features and not isinstance(graph.x, np.ndarray):
+            require_memory(graph.x.dtype.itemsize * graph.x.shape[0] * graph.x.shape[1], _DENSE_PURPOSE)
         data.x = features_to_tensor(graph.x, dense_features)
     if graph.edge_weight is not None:
         data.edge_weight = to_tensor(graph.edge_weight)
@@ -111,7 +131,10 @@ def to_pyg(graph: Graph, *, dense_features: bool = False) -> Data:
         if getattr(graph, name) is not None:
             data[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():
-        data[name] = value.tolist() if value.dtype.kind in "OUS" else to_tensor(value)
+        if not isinstance(value, np.ndarray):
+            data[name] = features_to_tensor(value, dense=False)
+        else:
+            data[name] = value.tolist() if value.dtype.kind in "OUST" else to_tensor(value)
     data.num_nodes = graph.num_nodes
     return data
 
@@ -131,6 +154,8 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         centrality_attr: Node-level attribute of the data with scores to use instead of a computed centrality.
         clusters_attr: Node-level attribute with clusters to use.
         protect_attr: Boolean node-level attribute with nodes that must survive, for example ``"train_mask"``.
+        node_attrs: As in :func:`from_pyg`.
+        edge_attrs: As in :func:`from_pyg`.
         options: Fields of :class:`falcon_gnn.CollapseConfig`.
 
     Raises:
@@ -150,6 +175,8 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         centrality_attr: str | None = None,
         clusters_attr: str | None = None,
         protect_attr: str | None = None,
+        node_attrs: Sequence[str] = (),
+        edge_attrs: Sequence[str] = (),
         **options: Any,
     ) -> None:
         known = [field.name for field in fields(CollapseConfig)]
@@ -160,6 +187,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
             raise OptionError(msg)
         self.config = CollapseConfig(**options) if config is None else replace(config, **options)
         self.split_index = split_index
+        self.told: dict[str, Sequence[str]] = {"node_attrs": tuple(node_attrs), "edge_attrs": tuple(edge_attrs)}
         self.attributes = {"centrality": centrality_attr, "clusters": clusters_attr, "protect": protect_attr}
 
     def forward(self, data: Data) -> Data:
@@ -171,11 +199,12 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         Raises:
             GraphError: As :func:`from_pyg` and :func:`falcon_gnn.collapse`.
         """
-        graph = from_pyg(data, self.split_index)
+        graph = from_pyg(data, self.split_index, **self.told)
         given: dict[str, Any] = {
             name: self._given(data, key) for name, key in self.attributes.items() if key is not None
         }
-        return _collapsed_data(data, graph, collapse(graph, self.config, **given), self.split_index or 0)
+        keys = sort_keys(data, graph.num_nodes, **self.told)
+        return _collapsed_data(data, keys, collapse(graph, self.config, **given), self.split_index or 0)
 
     def _given(self, data: Data, key: str) -> NDArray[Any]:
         if data.get(key) is None:
@@ -193,6 +222,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
             if field.default is MISSING or getattr(self.config, field.name) != field.default
         }
         shown |= {f"{name}_attr": key for name, key in self.attributes.items() if key is not None}
+        shown |= {name: keys for name, keys in self.told.items() if keys}
         if self.split_index is not None:
             shown["split_index"] = self.split_index
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -206,17 +236,21 @@ def _falcon_collapse(self: Data, *args: Any, **kwargs: Any) -> Data:
 Data.falcon_collapse = _falcon_collapse
 
 
-def _collapsed_data(data: Data, graph: Graph, result: CollapseResult, split: int) -> Data:
-    """Return the survivors' attributes under the edges of the reduced graph."""
-    node_keys, unfit_keys = sort_keys(data, graph.num_nodes)
+def _collapsed_data(data: Data, keys: AttributeKeys, result: CollapseResult, split: int) -> Data:
+    """Return the survivors' attributes under the edges of the reduced graph; a split told by ids becomes masks."""
     out = Data.from_dict(data.to_dict()) if isinstance(data, Batch) else copy.copy(data)
-    for key in {*unfit_keys, *EDGE_KEYS, "ptr"} & set(out.keys()):
+    for key in {*keys.unfit, *keys.ids, *EDGE_KEYS, "ptr"} & set(out.keys()):
         del out[key]
     kept = torch.from_numpy(result.kept.copy())
-    for key in node_keys:
+    for key in keys.nodes:
         out[key] = _rows(data[key], kept)
     if result.config.merge == "mean":
         _set_means(out, result.graph, split)
+    if keys.ids:
+        masks = {name: getattr(result.graph, name) for name in MASK_NAMES}
+        for name, mask in masks.items():
+            if mask is not None:
+                out[name] = to_tensor(mask).to(_device(data))
     for key in MASK_NAMES:
         if key in out and not bool(out[key].any()):
             del out[key]
@@ -246,7 +280,7 @@ def _set_means(out: Data, reduced: Graph, split: int) -> None:
         target = to_tensor(reduced.y)
         keeps_dtype = out.y.is_floating_point() or not target.is_floating_point()
         out.y = target.to(out.y.dtype if keeps_dtype else target.dtype).to(out.y.device).reshape(out.y.shape)
-    if reduced.train_mask is not None:
+    if reduced.train_mask is not None and "train_mask" in out:
         mask = to_tensor(reduced.train_mask).to(out.train_mask.device)
         if out.train_mask.dim() == 2:
             out.train_mask[:, split if out.train_mask.shape[1] > 1 else 0] = mask

@@ -1,14 +1,16 @@
 """PyG's `.pt` files, read without running code that someone may have put into them."""
 
+import codecs
 import pickle
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from falcon_gnn.errors import GraphError, MissingDependencyError, OptionError
+import numpy as np
+
+from falcon_gnn.errors import FalconError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.pyg import from_pyg
 
@@ -31,10 +33,19 @@ _SAFE_CLASSES = {
     "torch_geometric.index": ("CatMetadata", "Index"),
     "torch_geometric.typing": ("SparseStorage", "SparseTensor"),
 }
-_FIX = "Save it anew as torch.save(data.to_dict(), path), or write a .npz with falcon_gnn.datasets.write_npz."
+_FIX = (
+    "Load it where it comes from, and write it there with "
+    "falcon_gnn.datasets.write_npz(falcon_gnn.from_pyg(data), 'graph.npz')."
+)
 
 
-def read_pt(path: str | Path, split_index: int | None = None) -> Graph:
+def read_pt(
+    path: str | Path,
+    split_index: int | None = None,
+    *,
+    label_attr: str | None = None,
+    feature_attrs: Sequence[str] | None = None,
+) -> Graph:
     """Return the graph in a `.pt` file that PyG or its users saved.
 
     The file may hold a ``Data``, a dictionary of tensors, a list of ``Data``, or what ``InMemoryDataset`` stores under
@@ -44,6 +55,8 @@ def read_pt(path: str | Path, split_index: int | None = None) -> Graph:
     Args:
         path: The file.
         split_index: Which split, where masks have shape ``(N, S)``.
+        label_attr: Attribute with the labels, where it is called otherwise than ``y``.
+        feature_attrs: Attributes with the features, side by side, where these are not ``x``.
 
     Raises:
         OptionError: If the file is missing, damaged, asks for other classes, or holds no graph.
@@ -51,10 +64,18 @@ def read_pt(path: str | Path, split_index: int | None = None) -> Graph:
     """
     source = Path(path)
     try:
-        return from_pyg(_only_data(_load(source)), split_index)
+        return from_pyg(_with_names(_only_data(_load(source)), label_attr, feature_attrs), split_index)
     except (GraphError, OptionError) as error:
         msg = f"{source}: {error}"
         raise type(error)(msg) from error
+    except FalconError:
+        raise
+    except Exception as error:
+        # What a file calls a Data may hold anything under the names of its attributes.
+        msg = (
+            f"{source}: holds no graph that can be read ({type(error).__name__}: {str(error).splitlines()[:1]}). {_FIX}"
+        )
+        raise OptionError(msg) from error
 
 
 def _load(path: Path) -> Any:
@@ -68,7 +89,7 @@ def _load(path: Path) -> Any:
         reason = next((line for line in str(error).splitlines() if "WeightsUnpickler" in line), "")
         msg = f"refused, since it holds more than tensors and PyG's own data classes ({reason.strip()[:160]}). {_FIX}"
         raise OptionError(msg) from error
-    except (RuntimeError, ValueError, EOFError, OSError, LookupError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         msg = f"cannot be read as a .pt file ({reason}). {_FIX}"
         raise OptionError(msg) from error
@@ -98,7 +119,19 @@ def _safe_classes() -> list[Any]:
         if hasattr(import_module(module), name)
     ]
     # PyG caches which attribute is of nodes in a defaultdict, which torch does not fill; nobody reads it here.
-    return [*found, set, (_plain_dict, "collections.defaultdict")]
+    return [*found, *_numpy_globals(), set, (_plain_dict, "collections.defaultdict")]
+
+
+def _numpy_globals() -> list[Any]:
+    """Return what rebuilds NumPy's numbers and arrays, under the names of NumPy 1 and 2; none of it runs other code."""
+    scalar, reconstruct = np.float64(0).__reduce__()[0], np.zeros(0).__reduce__()[0]
+    dtypes = {type(np.dtype(code)) for code in "?bBhHiIlLqQefdgFDSUMmO"}
+    named = [
+        (function, f"numpy.{core}.multiarray.{name}")
+        for function, name in ((scalar, "scalar"), (reconstruct, "_reconstruct"))
+        for core in ("core", "_core")
+    ]
+    return [*named, np.ndarray, np.dtype, *dtypes, (codecs.encode, "_codecs.encode")]
 
 
 def _plain_dict(*_: object) -> dict[Any, Any]:
@@ -108,16 +141,45 @@ def _plain_dict(*_: object) -> dict[Any, Any]:
 def _only_data(stored: Any) -> Data:
     """Return one ``Data`` from any of the forms a file may have."""
     if isinstance(stored, tuple) and len(stored) in (2, 3) and isinstance(stored[0], dict | Data):
-        data = Data.from_dict(stored[0]) if isinstance(stored[0], dict) else stored[0]
+        data = Data.from_dict(stored[0]) if isinstance(stored[0], dict) else _modern(stored[0])
         return data if not stored[1] else _union(_separated(data, stored[1]))
     if isinstance(stored, list) and stored and all(type(item) is Data for item in stored):
-        return _union(stored)
+        return _union([_modern(data) for data in stored])
     if isinstance(stored, dict) and {"edge_index", "adj_t"} & set(stored):
         return Data.from_dict(stored)
-    if isinstance(stored, Data) or type(stored).__name__ == "HeteroData":
+    if isinstance(stored, Data):
+        return _modern(stored)
+    if type(stored).__name__ == "HeteroData":
         return stored
     msg = f"holds no graph, but {type(stored).__name__}. {_FIX}"
     raise OptionError(msg)
+
+
+def _modern(data: Data) -> Data:
+    """Return a ``Data`` as PyG 2 has it; that of PyG 1 keeps its attributes in its ``__dict__``."""
+    if "_store" in data.__dict__:
+        return data
+    old = {name.removeprefix("__").removesuffix("__"): value for name, value in data.__dict__.items()}
+    return Data.from_dict({name: value for name, value in old.items() if value is not None})
+
+
+def _with_names(data: Data, label: str | None, features: Sequence[str] | None) -> Data:
+    """Return the data with the labels and features that were told as ``y`` and ``x``."""
+    wanted = [*(features or ()), *([] if label is None else [label])]
+    missing = [name for name in wanted if data.get(name) is None]
+    if missing:
+        msg = (
+            f"label_column and feature_columns must name what is there ({', '.join(data.keys())}), got {missing[0]!r}."
+        )
+        raise OptionError(msg)
+    if label is not None:
+        data.y = data[label]
+    if features:
+        columns = [torch.as_tensor(data[name]) for name in features]
+        data.x = torch.cat([column.reshape(len(column), -1) for column in columns], dim=1)
+    for name in {*wanted} - {"x", "y"}:
+        del data[name]
+    return data
 
 
 def _separated(data: Data, slices: dict[str, Any]) -> list[Data]:

@@ -6,6 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
+from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
@@ -64,6 +65,8 @@ def run(
         >>> outcome.trained_on.num_nodes, outcome.scores.test.num_nodes, outcome.memory.total < 2**24
         (367, 359, True)
     """
+    if out is not None:
+        check_writable(out)
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")

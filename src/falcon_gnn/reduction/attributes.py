@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph, without_empty_masks
-from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.labels import LabelEncoding, known_cells
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
 from falcon_gnn.reduction.teacher import Teacher
 
@@ -128,7 +128,7 @@ def _group_labels(y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums
 def _mean_labels(y: NDArray[Any], own: NDArray[Any], encoding: LabelEncoding, sums: Any) -> NDArray[Any]:
     """Return each column's mean over the members whose value is visible and known."""
     values = y.reshape(len(y), -1).astype(np.float64)
-    known = encoding.labelled[:, None] & ~np.isnan(values)
+    known = encoding.labelled[:, None] & known_cells(y, encoding.task)
     counts = np.asarray(sums @ known.astype(np.float64))
     totals = np.asarray(sums @ np.where(known, values, 0.0))
     labels = own.reshape(len(own), -1).astype(y.dtype if y.dtype.kind == "f" else np.float32)

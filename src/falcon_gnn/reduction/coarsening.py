@@ -1,6 +1,5 @@
 """The coarsening baseline (Huang et al. 2021): the public door to graph reduction by local variation or matching."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning
+from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
@@ -34,7 +33,7 @@ class CoarsenResult(CollapseResult):
 
     Attributes:
         options: The options used; also ``report.config``.
-        num_requested: Nodes asked for; fewer than are kept only where there are more components.
+        num_requested: Nodes asked for, which are as many as are kept.
         num_levels: Levels of contraction.
         spectral_error: Loukas' restricted spectral error; None for ``heavy_edge``, which computes no eigenvectors
             (:func:`falcon_gnn.reduction.spectrum.restricted_spectral_error` does).
@@ -71,10 +70,7 @@ def coarsen(
 
     Raises:
         OptionError: If an option is unusable; the message names it.
-        BudgetError: If the budget is out of range.
-
-    Warns:
-        FalconWarning: If there are more connected components than nodes to keep; one node of each is kept then.
+        BudgetError: If the budget is out of range, or below the number of connected components.
 
     Example:
         >>> import numpy as np
@@ -91,8 +87,8 @@ def coarsen(
         budget = resolve_budget(config.node_budget, len(scope.ids))
         encoding = encode_scope(graph, scope, pooling)
         sorted_graph, order = sort_components(scope.indptr, scope.indices, scope.edge_weight)
+        _check_reachable(budget, len(sorted_graph.sizes))
         budgets = component_budgets(sorted_graph.sizes, budget)
-    _warn_unreachable(budget, len(budgets))
     with clock.stage("contraction"):
         coarsening = coarsen_components(sorted_graph, budgets, config.method, config.seed)
     with clock.stage("attributes"):
@@ -127,13 +123,13 @@ def coarsen(
     )
 
 
-def _warn_unreachable(budget: int, num_components: int) -> None:
+def _check_reachable(budget: int, num_components: int) -> None:
     if budget < num_components:
         msg = (
-            f"node_budget={budget} cannot be reached: the nodes in scope form {num_components} connected components, "
-            f"which coarsening never joins, so {num_components} nodes are kept. Raise the budget, or use collapse()."
+            f"node_budget must be at least {num_components} here, got {budget}: the nodes in scope form as many "
+            "connected components, which coarsening never joins. Raise the budget, or use collapse()."
         )
-        warnings.warn(msg, FalconWarning, stacklevel=3)
+        raise BudgetError(msg)
 
 
 def _name_groups(scope: ScopedGraph, coarsening: Coarsening, order: IdArray, rank: IdArray) -> Groups:

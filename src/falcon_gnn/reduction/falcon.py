@@ -21,6 +21,7 @@ from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_n
 from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, merge_self_weights, order_removals
+from falcon_gnn.reduction.notes import note_input, note_losses, note_options
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reduction.scope import (
     ScopedGraph,
@@ -318,12 +319,24 @@ def make_report(
         labels = reports.summarise_labels(encoding, after)
     if graph.x is not None and graph.num_features:
         features = reports.summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
+    num_dropped = int((groups.assignment < 0).sum())
+    shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
+    notes = (
+        *note_input(
+            has_x=graph.x is not None,
+            has_y=graph.y is not None,
+            is_split=graph.train_mask is not None,
+            attributes=graph.node_attributes,
+        ),
+        *note_options(options),
+        *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
+    )
     return reports.CollapseReport(
         config=options,
         scope=scope.name,
         before=reports.summarise_graph(scope.indptr, scope.indices, num_before),
         after=reports.summarise_graph(reduced.indptr, reduced.indices, num_after),
-        num_dropped=int((groups.assignment < 0).sum()),
+        num_dropped=num_dropped,
         labels=labels,
         features=features,
         cluster_sizes=np.bincount(cluster, minlength=num_clusters).tolist(),
@@ -333,6 +346,7 @@ def make_report(
         cleaning=graph.cleaning,
         seconds=clock.seconds,
         peak_memory_bytes=peak_resident_memory(),
+        notes=notes,
     )
 
 

@@ -94,6 +94,7 @@ class CollapseReport:
         seconds: Wall-clock seconds per stage.
         peak_memory_bytes: Largest resident size of the process up to the end of the collapse.
         teacher_accuracy: Share of the labelled nodes that the teacher names right when each is left out; None without.
+        notes: Whole sentences: what the input lacked, which options had no effect, what was lost, and what to do.
     """
 
     config: dict[str, Any]
@@ -111,6 +112,7 @@ class CollapseReport:
     seconds: dict[str, float]
     peak_memory_bytes: int
     teacher_accuracy: float | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as nested dictionaries of plain numbers and strings."""

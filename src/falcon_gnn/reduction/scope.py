@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.labels import LabelEncoding, encode_labels, infer_task
+from falcon_gnn.labels import LabelEncoding, check_labels, encode_labels, infer_task
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 
 IdArray = NDArray[np.int64]
@@ -86,6 +86,9 @@ def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> La
     y = graph.y[scope.ids]
     seen = y if scope.visible is None else y[scope.visible]
     task = infer_task(seen, config.task)
+    inside = np.zeros(graph.num_nodes, np.bool_)
+    inside[scope.ids if scope.visible is None else scope.ids[scope.visible]] = True
+    check_labels(graph.y, task, inside, is_told=config.task is not None)
     return encode_labels(y, task, config.num_classes, scope.visible)
 
 

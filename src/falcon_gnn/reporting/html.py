@@ -70,6 +70,7 @@ def render_report(report: CollapseReport, title: str, sections: Sequence[Section
         headline=narrative.write_headline(report),
         tiles=narrative.list_tiles(report),
         dropped=narrative.explain_dropped(report),
+        notes=report.notes,
         sections=[*about_graph, *sections, about_run],
         palette=PALETTE,
         draw=draw,

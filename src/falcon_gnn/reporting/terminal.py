@@ -40,6 +40,7 @@ def collapse_table(report: CollapseReport) -> "Table":
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report.seconds.values()):.3f}")
     table.add_row("peak memory of the process", "", f"{report.peak_memory_bytes / _MIB:,.0f} MiB")
+    _add_notes(table, report.notes)
     return table
 
 
@@ -59,6 +60,7 @@ def spark_table(report: Mapping[str, Any]) -> "Table":
     for stage, seconds in report["seconds"].items():
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report['seconds'].values()):.3f}")
+    _add_notes(table, report.get("notes", ()))
     return table
 
 
@@ -100,6 +102,14 @@ def make_table(title: str, columns: Sequence[str]) -> "Table":
 def percent(share: float | None) -> str:
     """Return a share in per cent."""
     return NOTHING if share is None else f"{share:.2%}"
+
+
+def _add_notes(table: "Table", notes: Sequence[str]) -> None:
+    from rich.markup import escape
+
+    if notes:
+        table.caption = escape("\n".join(f"Note: {note}" for note in notes))
+        table.caption_justify, table.caption_style = "left", ""
 
 
 def _short_mebibytes(num_bytes: int) -> str:

@@ -28,7 +28,7 @@ from falcon_gnn.spark.input import (
     protected_nodes,
     read_input,
 )
-from falcon_gnn.spark.report import summarise
+from falcon_gnn.spark.report import make_notes, summarise
 from falcon_gnn.spark.selection import rank_nodes, select_survivors, split_budgets
 
 if TYPE_CHECKING:
@@ -117,9 +117,12 @@ def collapse(
     with _timed(seconds, "edges"):
         reduced_edges = cut_lineage(merge_edges(given.edges.frame, groups, str(config.edge_weights)))
         reduced_nodes = cut_lineage(survivor_rows(given.nodes, groups))
+    summary = summarise(given, config, selected, reduced_nodes, reduced_edges)
+    num_dropped = given.num_nodes - groups.count()
     report = {
-        **summarise(given, config, selected, reduced_nodes, reduced_edges),
-        "num_dropped": given.num_nodes - groups.count(),
+        **summary,
+        "notes": make_notes(given, config, summary["labels"], num_dropped, has_own_clusters=clusters is not None),
+        "num_dropped": num_dropped,
         "num_iterations": num_iterations,
         "num_rounds": contraction.num_rounds,
         "num_driver_rows": contraction.num_driver_rows,

@@ -153,7 +153,7 @@ def upload_columns(spark: "SparkSession", columns: Mapping[str, NDArray[Any]]) -
     import pyarrow as pa
 
     num_rows = len(next(iter(columns.values())))
-    width = max(1, *(values[0].size for values in columns.values())) if num_rows else 1
+    width = max(1, *(int(np.size(values[0])) for values in columns.values())) if num_rows else 1
     step = max(1, _VALUES_PER_UPLOAD // width)
     pieces = []
     for start in range(0, max(num_rows, 1), step):

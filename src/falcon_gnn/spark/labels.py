@@ -1,13 +1,14 @@
 """Labels in Spark: what they mean, their vectors, and how they are distributed."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import GraphError, OptionError
-from falcon_gnn.labels import Task
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.labels import UNKNOWN, Task
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.frames import F, first_row, summarise_entries
 from falcon_gnn.spark.nodes import NodeColumns
@@ -67,7 +68,13 @@ def encode_labels(
     task = _infer_task(nodes.filter(visible), columns, single, width, config.task)
     if task == "classes":
         return _encode_classes(nodes, single, visible, config.num_classes, num_nodes)
-    shown = F.transform(values, lambda value: F.when(visible & ~F.isnan(value), value))
+    if task == "multilabel":
+        _check_multilabel(nodes, values, visible, is_told=config.task is not None)
+    unknown = float(UNKNOWN) if task == "multilabel" else None
+    shown = F.transform(
+        values,
+        lambda value: F.when(visible & ~F.isnan(value) & (F.lit(True) if unknown is None else value != unknown), value),
+    )
     labelled = F.exists(shown, lambda value: value.isNotNull())
     return LabelVectors(task, width, shown, F.coalesce(labelled, F.lit(False)))
 
@@ -112,6 +119,49 @@ def _encode_classes(
     classes = F.sequence(F.lit(0), F.lit(num_labels - 1))
     one_hot = F.transform(classes, lambda j: F.when(labelled, (single == j).cast("double")))
     return LabelVectors("classes", num_labels, one_hot, labelled)
+
+
+def _check_multilabel(nodes: "DataFrame", values: "Column", visible: "Column", *, is_told: bool) -> None:
+    """As :func:`falcon_gnn.labels.check_labels`, in one pass over the table."""
+
+    def holds(wanted: "Column", value: float) -> "Column":
+        return F.coalesce(F.exists(wanted, lambda cell: cell == value), F.lit(False))
+
+    seen = F.when(visible, values)
+    unfit = F.filter(seen, lambda cell: ~F.isnan(cell) & ~cell.isin(0.0, 1.0, float(UNKNOWN)))
+    is_labelled = holds(seen, 0.0) | holds(seen, 1.0)
+    num_ones = F.aggregate(seen, F.lit(0.0), lambda total, cell: total + F.when(cell == 1.0, 1.0).otherwise(0.0))
+    num_known = F.size(F.filter(seen, lambda cell: cell.isin(0.0, 1.0)))
+    is_one_hot = (num_ones == 1) & (num_known == F.size(seen))
+    found = first_row(
+        nodes.agg(
+            F.max(F.get(unfit, F.lit(0))),
+            F.count_if(holds(seen, float(UNKNOWN))),
+            F.count_if(holds(seen, 1.0)),
+            F.count_if(holds(values, 0.0)),
+            F.count_if(is_labelled),
+            F.count_if(is_labelled & is_one_hot),
+        )
+    )
+    value, num_minus, num_with_one, num_with_zero, num_labelled, num_one_hot = found
+    if value is not None:
+        msg = (
+            f"y is multi-label and must hold 1, 0, or for what is unknown -1 or NaN, got {value!r}. Pass "
+            "task='regression' if its values are quantities, else correct them."
+        )
+        raise GraphError(msg)
+    if num_minus and num_with_one and not num_with_zero:
+        msg = (
+            "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
+            "Use 0 in place of -1 for the former, NaN for the latter."
+        )
+        raise GraphError(msg)
+    if num_labelled > 1 and num_labelled == num_one_hot and not is_told:
+        msg = (
+            "y has exactly one 1 in every row and is used as multi-label. If these are classes, make it a column of "
+            "class numbers; if not, task='multilabel' says so."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
 
 
 def _infer_task(seen: "DataFrame", columns: NodeColumns, single: "Column", width: int, given: Task | None) -> Task:

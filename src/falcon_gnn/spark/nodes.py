@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.spark.frames import F, number_rows
@@ -43,8 +44,16 @@ def describe_columns(nodes: "DataFrame") -> NodeColumns:
     if types.get("node_id") not in _WHOLE_TYPES:
         msg = f"nodes must have a column node_id of whole numbers, got the columns {_listed(types)}."
         raise GraphError(msg)
-    x, _ = _number_column("x", ("x_", "feature_"), types)
+    x, x_type = _number_column("x", ("x_", "feature_"), types)
     y, y_type = _number_column("y", ("y_",), types)
+    if x is None:
+        x, x_type = _other_column(FEATURE_NAMES, types, is_label=False)
+    if y is None:
+        y, y_type = _other_column(LABEL_NAMES, types, is_label=True)
+    if x is not None and x_type == "vector":
+        from pyspark.ml.functions import vector_to_array
+
+        x = vector_to_array(x)
     return NodeColumns(
         None if x is None else x.cast("array<double>"),
         None if y is None else y.cast("array<double>" if y_type.startswith("array") else "double"),
@@ -114,6 +123,16 @@ def _number_column(name: str, prefixes: tuple[str, ...], types: dict[str, str]) 
     if not numbered:
         return None, ""
     return F.array(*[F.col(column).cast("double") for _, column in numbered]), "array<double>"
+
+
+def _other_column(names: tuple[str, ...], types: dict[str, str], *, is_label: bool) -> "tuple[Column | None, str]":
+    """Return the first column of one of these names that holds numbers, as Spark ML's ``features`` and ``label``."""
+    for name in names:
+        kind = types.get(name, "")
+        inner = kind.removeprefix("array<").removesuffix(">")
+        if (inner in _NUMBER_TYPES and (kind != inner or is_label)) or (kind == "vector" and not is_label):
+            return F.col(name), kind
+    return None, ""
 
 
 def _array_facts(name: str, column: "Column | None", *, is_label: bool = False) -> "list[Column]":

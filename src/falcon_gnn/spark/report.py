@@ -3,7 +3,9 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.notes import note_input, note_losses, note_options
 from falcon_gnn.reduction.report import label_distribution_error, label_distribution_error_relative
 from falcon_gnn.spark.frames import F
 from falcon_gnn.spark.input import SparkInput
@@ -37,6 +39,37 @@ def summarise(
         "cluster_kept": [kept for _, _, kept in by_cluster],
         "cleaning": asdict(given.edges.cleaning),
     }
+
+
+def make_notes(
+    given: SparkInput,
+    config: CollapseConfig,
+    labels: dict[str, Any] | None,
+    num_dropped: int,
+    *,
+    has_own_clusters: bool = False,
+) -> list[str]:
+    """Return what a reader should know, as :mod:`falcon_gnn.reduction.notes` puts it.
+
+    Args:
+        given: The input.
+        config: The options used.
+        labels: The label distribution, as the report has it.
+        num_dropped: Nodes in scope without a survivor.
+        has_own_clusters: Whether the caller gave the clusters.
+    """
+    shares = labels or {}
+    inputs = note_input(
+        has_x=given.columns.x is not None,
+        has_y=given.columns.y is not None,
+        is_split="train_mask" in given.nodes.columns,
+        attributes=set(given.nodes.columns) - {"node_id", *MASK_NAMES},
+    )
+    lost = note_losses(
+        num_dropped, given.num_nodes, config.merge, shares.get("shares_before", []), shares.get("shares_after", [])
+    )
+    options = note_options({"num_clusters": "given"}) if has_own_clusters else []
+    return inputs + options + lost
 
 
 def _label_summary(given: SparkInput, nodes: "DataFrame") -> dict[str, Any] | None:

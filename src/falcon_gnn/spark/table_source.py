@@ -89,8 +89,12 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
     from falcon_gnn.spark.frames import upload_columns
 
     ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
-    if ids.dtype.kind not in "iu":
-        msg = f"node_id must hold whole numbers on Spark, got {ids.dtype}. Number the nodes, or use the local engine."
+    is_signed = ids.dtype != np.uint64 or int(ids.max(initial=0)) <= np.iinfo(np.int64).max
+    if ids.dtype.kind not in "iu" or not is_signed:
+        msg = (
+            f"node_id must hold whole numbers on Spark, below 2**63, got {ids.dtype}. Number the nodes, or use the "
+            "local engine."
+        )
         raise GraphError(msg)
     arrays = graph_to_arrays(graph)
     source, target = (ids[arrays["edges"][:, end]].astype(np.int64) for end in (0, 1))
@@ -104,7 +108,9 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
 def _node_columns(graph: Graph) -> dict[str, NDArray[Any]]:
     known = {"x": _dense(graph.x), "y": graph.y, **{name: getattr(graph, name) for name in MASK_NAMES}}
     columns = {name: _signed(value) for name, value in known.items() if value is not None}
-    for name, value in graph.node_attributes.items():
+    for name, attribute in graph.node_attributes.items():
+        value = _dense(attribute)
+        assert value is not None
         if value.ndim > 2:
             msg = f"The node attribute {name} has {value.ndim} dimensions and was not sent to Spark."
             warnings.warn(msg, FalconWarning, stacklevel=3)
@@ -125,4 +131,6 @@ def _signed(values: NDArray[Any]) -> NDArray[Any]:
     """Return values of a type that Spark has: no unsigned and no half numbers."""
     if values.dtype.kind == "u":
         return values.astype(np.int64)
+    if values.dtype.kind == "T":
+        return values.astype(object)
     return values.astype(np.float32) if values.dtype == np.float16 else values

@@ -19,7 +19,7 @@ def split_graph(graph: Graph, num_parts: int, seed: int = 0) -> list[NDArray[np.
 
     Args:
         graph: Any graph.
-        num_parts: Parts wanted, >= 1; more than there are nodes are clipped with a warning.
+        num_parts: Parts wanted, >= 1; more than there are nodes, or than METIS can fill, are fewer with a warning.
         seed: Handed to METIS, whose k-way method, used above 8 parts, makes no use of it.
 
     Returns:
@@ -40,7 +40,14 @@ def split_graph(graph: Graph, num_parts: int, seed: int = 0) -> list[NDArray[np.
     membership = _run_metis(graph, num_parts, seed)
     order = np.argsort(membership, kind="stable")
     bounds = np.cumsum(np.bincount(membership, minlength=num_parts))[:-1]
-    return [part for part in np.split(order, bounds) if part.size]
+    parts = [part for part in np.split(order, bounds) if part.size]
+    if len(parts) < num_parts:
+        msg = (
+            f"METIS cut the graph into {len(parts)} parts, {num_parts} were asked for: some would have been empty. "
+            f"Pass num_parts={len(parts)} or less."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
+    return parts
 
 
 def epoch_generator(seed: int, epoch: int) -> np.random.Generator:

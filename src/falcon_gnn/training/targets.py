@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.labels import Task, class_ids, infer_task, labelled_nodes
+from falcon_gnn.labels import Task, check_labels, class_ids, infer_task, known_cells, labelled_nodes
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ def make_targets(y: NDArray[Any], task: Task) -> Targets:
     if task == "classes":
         return Targets(torch.from_numpy(class_ids(y)), task)
     values = y.reshape(len(y), -1).astype(np.float32)
+    if task == "multilabel":
+        values[~known_cells(y, task)] = np.nan
     return Targets(torch.from_numpy(values), task)
 
 
@@ -143,6 +145,11 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
     """
     labels, others = require_labels(graph), require_labels(eval_graph)
     resolved = infer_task(labels, task)
+    is_same = graph is eval_graph or labels is others
+    check_labels(others, infer_task(others, task), is_told=task is not None)
+    if not is_same:
+        # The means of a collapse's groups lie between 0 and 1.
+        check_labels(labels, resolved, graph.train_mask, allow_shares=True, is_told=True)
     if resolved != "classes":
         widths = {int(np.prod(y.shape[1:])) for y in (labels, others)}
         if len(widths) > 1:

@@ -1,0 +1,73 @@
+"""What a reader of a collapse should know: what the input lacked, what an option did not do, what was lost."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+_MOST_DROPPED = 0.1
+_MOST_NAMES = 12
+
+
+def note_input(*, has_x: bool, has_y: bool, is_split: bool, attributes: Collection[str]) -> list[str]:
+    """Return notes about what the graph does not have.
+
+    Args:
+        has_x: Whether there are features.
+        has_y: Whether there are labels.
+        is_split: Whether a training mask says which nodes, and whose labels, take part.
+        attributes: The names of what else the nodes have.
+    """
+    notes = []
+    missing = [name for name, is_there in (("features (x)", has_x), ("labels (y)", has_y)) if not is_there]
+    if missing:
+        names = sorted(attributes)
+        there = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "") if names else "none"
+        left = "nothing: this is a collapse by centrality alone" if len(missing) == 2 else "the other alone"
+        notes.append(
+            f"The graph has no {' and no '.join(missing)}; clusters stand on {left}. Other node attributes: {there}. "
+            "If one of these is meant, name it with feature_columns= or label_column= when loading, or pass x= or y=."
+        )
+    if has_y and not is_split:
+        notes.append(
+            "There is no training mask: every node takes part, with its label, those meant for tests too. Set masks, "
+            "or load with split='random'."
+        )
+    return notes
+
+
+def note_options(options: dict[str, Any]) -> list[str]:
+    """Return notes about options that had no effect; ``options`` as the report shows them."""
+    if options.get("num_clusters") != "given":
+        return []
+    return [
+        "clusters= was given: num_clusters, gamma, the features and the labels had no say in the clusters. Leave it "
+        "out to have them made."
+    ]
+
+
+def note_losses(
+    num_dropped: int, num_nodes: int, merge: str | None, shares_before: Sequence[float], shares_after: Sequence[float]
+) -> list[str]:
+    """Return notes about nodes and classes that nothing in the reduced graph stands for.
+
+    Args:
+        num_dropped: Nodes in scope without a survivor.
+        num_nodes: Nodes in scope.
+        merge: The option; with ``"drop"`` all removed nodes are dropped, as asked.
+        shares_before: Shares of the labels before, empty for regression.
+        shares_after: And after.
+    """
+    notes = []
+    if merge != "drop" and num_dropped > _MOST_DROPPED * num_nodes:
+        notes.append(
+            f"{num_dropped:,} of {num_nodes:,} nodes ({num_dropped / num_nodes:.0%}) were dropped: no node of their "
+            "component survives for them to merge into. Use selection='stratified', or a larger node_budget."
+        )
+    lost = [i for i, (before, after) in enumerate(zip(shares_before, shares_after, strict=True)) if before > 0 == after]
+    if lost:
+        names = ", ".join(map(str, lost[:_MOST_NAMES])) + (" ..." if len(lost) > _MOST_NAMES else "")
+        present = sum(share > 0 for share in shares_before)
+        notes.append(
+            f"{len(lost)} of {present} labels have no survivor ({names}), so that nothing can learn them. Use a larger "
+            "node_budget, a smaller gamma (labels weigh more), or protect= with some of their nodes."
+        )
+    return notes

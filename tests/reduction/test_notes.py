@@ -1,0 +1,65 @@
+"""What a collapse says in its notes."""
+
+import numpy as np
+import pytest
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reporting.terminal import collapse_table
+
+_EDGES = np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
+
+
+def _notes(node_budget=3, edges=_EDGES, num_nodes=6, clusters=None, **arrays):
+    graph = Graph.from_edges(edges, num_nodes, **arrays)
+    options = {"num_clusters": 1} if clusters is None else {"clusters": clusters}
+    return collapse(graph, node_budget=node_budget, centrality="degree", **options).report.notes
+
+
+_MASK = np.arange(6) < 5
+_Y = np.arange(6) % 2
+
+
+def test_a_graph_with_everything_needs_no_note():
+    assert _notes(x=np.eye(6), y=_Y, train_mask=_MASK) == ()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"node_attributes": {"feat": _Y, "label": _Y}}, ["no features (x) and no labels (y)", "alone", "feat, label"]),
+        ({"x": np.eye(6)}, ["no labels (y); clusters stand on the other alone", "attributes: none"]),
+        ({"y": _Y, "train_mask": _MASK, "node_attributes": {"v": _Y}}, ["no features (x);", "attributes: v."]),
+    ],
+)
+def test_missing_features_and_labels_are_told_with_the_names_there_are(arrays, words):
+    (note,) = _notes(**arrays)
+    assert all(word in note for word in words)
+    assert "feature_columns= or label_column=" in note
+
+
+def test_no_mask_means_that_every_node_and_label_takes_part():
+    (note,) = _notes(x=np.eye(6), y=_Y)
+    assert "every node takes part, with its label" in note
+    assert "split='random'" in note
+
+
+def test_given_clusters_leave_options_without_effect():
+    (note,) = _notes(x=np.eye(6), y=_Y, train_mask=_MASK, clusters=np.zeros(6, int))
+    assert note.startswith("clusters= was given: num_clusters, gamma")
+
+
+def test_a_lost_class_and_many_dropped_nodes_are_told_with_the_fix():
+    edges = np.array([[0, 0, 0, 4], [1, 2, 3, 5]])
+    notes = _notes(1, edges, x=np.eye(6), y=[0, 0, 0, 0, 1, 1], train_mask=np.ones(6, bool))
+    assert notes[0].startswith("2 of 6 nodes (33%) were dropped")
+    assert "selection='stratified'" in notes[0]
+    assert notes[1].startswith("1 of 2 labels have no survivor (1)")
+    assert "node_budget" in notes[1]
+
+
+def test_notes_are_printed_with_the_table_and_kept_in_the_report():
+    graph = Graph.from_edges(_EDGES, 6)
+    report = collapse(graph, node_budget=3, num_clusters=1, centrality="degree").report
+    assert collapse_table(report).caption.startswith("Note: The graph has no features")
+    assert report.to_dict()["notes"] == report.notes
