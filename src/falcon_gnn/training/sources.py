@@ -37,7 +37,7 @@ def make_source(
     require_features(graph)
     check_hop_source(graph, config, hop_source)
     node_ids = training_nodes(graph, task)
-    targets = take_targets(graph, task, node_ids)
+    targets = take_targets(graph, task, node_ids).with_power(config.weight_power)
     model = config.model
     if config.trains_on_rows:
         return _make_row_source(graph, config, node_ids, targets, hop_source)
