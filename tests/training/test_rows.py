@@ -94,3 +94,15 @@ def test_predictions_do_not_depend_on_the_length_of_features(graph, name):
         assert logits[1] == pytest.approx(logits[0], abs=1e-4)
     longer = graph.replace(x=graph.x * np.float32(7))
     assert predict(result.model(), config.model, longer, normalize_hops=True) == pytest.approx(logits[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("power", [-0.1, 1.5, "much"])
+def test_a_power_of_weights_lies_between_none_and_all(power):
+    with pytest.raises(OptionError, match=r"weight_power must be in \[0, 1\]"):
+        TrainConfig(weight_power=power)
+
+
+def test_the_power_reaches_the_training(graph):
+    weighted = graph.replace(node_weight=np.full(60, 4.0))
+    source = make_source(weighted, TrainConfig(ModelConfig("sign", **SMALL), weight_power=0.5), "classes", CPU)
+    assert set(source.targets.weights.tolist()) == {2.0}

@@ -114,3 +114,11 @@ def test_classes_may_be_probabilities_over_fewer_classes_than_outputs():
     targets = take_targets(graph, "classes", np.arange(2))
     assert targets.loss(logits).item() == pytest.approx(expected.item(), rel=1e-5)
     assert resolve_task(graph, graph, None, None) == ("classes", 2)
+
+
+def test_the_power_of_a_weight_says_how_much_it_counts():
+    targets = _weighted(Graph.from_edges([[0], [1]], 2, y=[0, 1]), "classes", [4.0, 9.0])
+    assert targets.with_power(0.5).weights.tolist() == [2, 3]
+    assert targets.with_power(0).weights is None
+    assert targets.with_power(1) is targets
+    assert make_targets(np.array([0, 1]), "classes").with_power(0.5).weights is None

@@ -17,7 +17,7 @@ Every cut costs some of the groups' likeness (PPI at 33 %: 8 % of the inertia fr
 that only graphs of millions of nodes are cut into few parts at a time."""
 MAX_PRODUCTS = 1 << 26
 LLOYD_STEPS = 10
-_ROWS_PER_CENTER = 32
+_ROWS_PER_CENTER = 256
 """A level's centers are found on so many rows each, where a segment has more; then every row is assigned."""
 _FEWEST_ROWS = 256
 _BLOCKS = 64

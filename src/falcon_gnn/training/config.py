@@ -111,6 +111,8 @@ class TrainConfig:
             models, X alone for the others. So they are in training and in prediction: features on one scale.
         train_on: What a training step reads: the ``graph``, or for a ``gcn`` without ``concat_self`` ``rows`` of Ã^L X.
             Its L layers are then trained without edges, and the weights used as a GCN on the original graph.
+        weight_power: How much ``graph.node_weight`` counts in the loss, in [0, 1]: the power it is raised to. 1 is the
+            mean over the nodes that the weights stand for; below, a few heavy nodes say less; 0 leaves weights out.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -130,6 +132,7 @@ class TrainConfig:
     measure_memory: bool = True
     normalize_hops: bool = False
     train_on: TrainOn = "graph"
+    weight_power: float = 1.0
 
     @property
     def trains_on_rows(self) -> bool:
@@ -153,6 +156,7 @@ class TrainConfig:
         _check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
         if self.task is not None:
             _check_choice("task", self.task, get_args(Task))
+        _check("weight_power", self.weight_power, lambda v: 0 <= v <= 1, "in [0, 1]")
         _check_choice("train_on", self.train_on, get_args(TrainOn))
         if self.train_on == "rows" and (self.model.model != "gcn" or self.model.concat_self):
             msg = (

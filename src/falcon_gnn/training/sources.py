@@ -45,7 +45,7 @@ def make_source(
         )
         raise OptionError(msg)
     node_ids = training_nodes(graph, task)
-    targets = take_targets(graph, task, node_ids)
+    targets = take_targets(graph, task, node_ids).with_power(config.weight_power)
     model = config.model
     if config.trains_on_rows:
         return _make_row_source(graph, config, node_ids, targets, hop_source)

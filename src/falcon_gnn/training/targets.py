@@ -44,6 +44,12 @@ class Targets:
         """Return the targets of some of the nodes, shape ``(m,)``."""
         return replace(self, values=self.values[ids], weights=None if self.weights is None else self.weights[ids])
 
+    def with_power(self, power: float) -> "Targets":
+        """Return the same with the weights raised to a power; 0 leaves them out."""
+        if self.weights is None or power == 1:
+            return self
+        return replace(self, weights=self.weights**power if power > 0 else None)
+
     def to(self, device: torch.device) -> "Targets":
         """Return the targets on a device."""
         weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
