@@ -109,7 +109,10 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the options as JSON-ready values."""
         kind = None if self.reduction is None else type(self.reduction).__name__
-        return {**asdict(self), "reduction_kind": kind}
+        shown = self
+        if isinstance(self.reduction, CollapseConfig):
+            shown = replace(self, reduction=self.reduction.resolved())
+        return {**asdict(shown), "reduction_kind": kind}
 
 
 def recommended_collapse(training: TrainConfig, node_budget: int | float, **options: Any) -> CollapseConfig:
