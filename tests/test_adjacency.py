@@ -98,7 +98,7 @@ def test_ids_are_int32_below_two_billion_nodes():
 
 
 def test_a_graph_that_cannot_fit_is_refused_before_memory_is_asked_for():
-    with pytest.raises(BudgetError, match=r"GiB of memory are needed to count the degrees"):
+    with pytest.raises(BudgetError, match=r"TiB of memory are needed to count the degrees"):
         build_adjacency(split_edges(np.zeros((2, 0), np.int64)), 2**50)
 
 

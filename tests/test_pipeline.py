@@ -85,7 +85,7 @@ def test_no_second_copy_of_the_training_graph_lives_through_the_training(
 
 
 def test_a_run_survives_json(graph: Graph) -> None:
-    for reduction in (None, QUARTER, CoarsenConfig(0.5)):
+    for reduction in (None, QUARTER.resolved(), CoarsenConfig(0.5)):
         config = RunConfig(TRAINING, reduction, correct_and_smooth=True)
         assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
@@ -281,11 +281,12 @@ ALIKE = CollapseConfig(0.25, groups="alike", num_clusters=3)
 
 def test_a_run_on_groups_of_alike_nodes_reads_the_means_of_the_original_hops(graph: Graph) -> None:
     trained = reduce_training_graph(graph, RunConfig(TRAINING, ALIKE, hops_from="original"))
-    np.testing.assert_allclose(trained.readout @ trained.source.x, trained.graph.x, rtol=1e-5)
+    source, readout = trained.hop_source()
+    np.testing.assert_allclose(readout @ source.x, trained.graph.x, rtol=1e-5)
     assert trained.graph.node_weight is not None
     assert trained.graph.node_weight.sum() == 80
     outcome = run(graph, RunConfig(TRAINING, ALIKE, hops_from="original"), progress=False)
-    assert outcome.record["trained_on"]["num_nodes"] == 20
+    assert outcome.trained_on.num_nodes == 20
 
 
 @pytest.mark.parametrize("train_on", ["graph", "rows"])
@@ -296,7 +297,7 @@ def test_a_gcn_learns_from_groups_with_their_edges_or_without(graph: Graph, trai
     )
     hops: Any = "original" if train_on == "rows" else "reduced"
     outcome = run(graph, RunConfig(training, ALIKE, hops_from=hops), progress=False)
-    assert outcome.record["scores"]["test"]["accuracy"] > 0.5
+    assert outcome.scores.test.accuracy > 0.5
     assert outcome.result.spec.normalize_hops
 
 
@@ -315,6 +316,6 @@ def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
     few = graph.replace(train_mask=np.arange(120) < 12)
     reduction = CollapseConfig(24, groups="alike", cluster_on="teacher", scope="full")
     outcome = run(few, RunConfig(TRAINING, reduction, hops_from="original"), progress=False)
-    assert outcome.record["trained_on"]["num_nodes"] == 24
+    assert outcome.trained_on.num_nodes == 24
     assert outcome.reduction is not None
     assert outcome.reduction.graph.label_distribution is not None

@@ -30,7 +30,7 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import (
     GraphShape,
     PartShape,
-    largest_batch_shape,
+    largest_batch,
     predict_step,
     row_batch,
     shape_of_graph,
@@ -192,7 +192,7 @@ def test_nodes_are_given_up_before_a_batch_has_fewer_than_1024_rows() -> None:
 def test_histories_count_on_the_cpu_and_not_on_a_cuda_device() -> None:
     config = config_of("gas")
     on_cpu, on_cuda = (estimate_memory(SHAPE, replace(config, device=device)) for device in ("cpu", "cuda"))
-    batch = largest_batch_shape(SHAPE, config)
+    batch = largest_batch(SHAPE, config)
     histories, ids = 2 * 3_000 * 32 * 4, 8 * (batch.num_nodes + batch.halo_nodes)
     assert on_cpu.inputs - on_cuda.inputs == histories + ids
     assert on_cuda.temporaries - on_cpu.temporaries == CUDA_WORKSPACE_BYTES - CPU_WORKSPACE_BYTES
@@ -289,5 +289,5 @@ def test_standard_configs_cover_every_model_but_the_original_sign() -> None:
 
 def test_a_batch_of_parts_is_never_larger_than_its_graph() -> None:
     config = config_of("gas")
-    batch = largest_batch_shape(SHAPE, config)
+    batch = largest_batch(SHAPE, config)
     assert batch.num_nodes + batch.halo_nodes <= SHAPE.num_nodes

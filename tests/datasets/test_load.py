@@ -98,7 +98,7 @@ def test_a_pt_file_is_read(tmp_path):
 
 def test_reading_files_imports_neither_torch_nor_scikit_learn(archive):
     code = (
-        "import sys; from falcon_gnn.datasets import load_graph; "
+        "import sys; from falcon_gnn.datasets.load import load_graph; "
         f"load_graph({str(archive)!r}); "
         "print(sorted({'torch', 'sklearn', 'pandas', 'networkx', 'pyarrow'} & set(sys.modules)))"
     )

@@ -32,15 +32,17 @@ def test_a_misspelt_centrality_is_answered_with_the_nearest_name():
     ("option", "value", "allowed"),
     [
         ("scope", "val", "train, full, None"),
-        ("selection", "highest", "lowest, stratified, random"),
-        ("order", "random", "cluster, global"),
-        ("merge", "max", "hub, mean, drop"),
-        ("edge_weights", "mean", "none, count, sum"),
+        ("selection", "highest", "lowest, stratified, random, None"),
+        ("order", "random", "cluster, global, None"),
+        ("merge", "max", "hub, mean, drop, None"),
+        ("edge_weights", "mean", "none, count, sum, None"),
         ("task", "ranking", "classes, multilabel, regression, None"),
+        ("groups", "friends", "neighbors, alike"),
+        ("cluster_on", "labels", "hops, teacher"),
     ],
 )
 def test_an_unknown_choice_is_refused_with_what_is_allowed_and_what_was_given(option, value, allowed):
-    with pytest.raises(OptionError, match=f"{option} must be one of {allowed}, got '{value}'"):
+    with pytest.raises(OptionError, match=f"{option} must be one of {allowed}(, None)?, got '{value}'"):
         CollapseConfig(1, **{option: value})
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import falcon_gnn as fg
 from falcon_gnn.cli.commands import app
+from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.centrality import round_scores
 from falcon_gnn.reduction.clustering import build_matrix
@@ -300,8 +301,9 @@ def test_job_writes_tables_that_load_graph_reads(spark: Any, tmp_path: Path) -> 
     node_frame(spark, graph, ids, is_old=np.arange(60) < 3).write.parquet(str(tmp_path / "nodes.parquet"))
     edge_frame(spark, graph, ids).write.parquet(str(tmp_path / "edges.parquet"))
     paths = ["--nodes", str(tmp_path / "nodes.parquet"), "--edges", str(tmp_path / "edges.parquet")]
-    arguments = [*paths, "--output", str(tmp_path / "out"), "--node-budget", "0.5", "--scope", "full"]
-    found = spark_job.run(spark_job.parse_arguments([*arguments, "--num-clusters", "1", "--protect", "is_old"]))
+    config = '{"node_budget": 0.5, "centrality": "degree", "scope": "full", "num_clusters": 1}'
+    arguments = [*paths, "--output", str(tmp_path / "out"), "--config", config, "--protect", "is_old"]
+    found = spark_job.run(spark_job.parse_arguments(arguments))
     reduced = fg.load_graph(tmp_path / "out")
     assert reduced.num_nodes == 30
     assert reduced.num_edges == found.report["after"]["num_edges"]
@@ -321,7 +323,7 @@ def test_command_collapses_any_graph_that_can_be_loaded_as_the_local_engine_does
     rng = np.random.default_rng(9)
     x, cells = csr_array(rng.integers(0, 2, (60, 5)).astype(np.float32)), rng.integers(0, 2, (60, 3)).astype(np.uint8)
     graph = random_graph(rng, 60, 150, x=x, y=cells, node_attributes={"age": np.arange(60, dtype=np.uint8)})
-    fg.datasets.write_npz(graph, tmp_path / "graph.npz")
+    write_npz(graph, tmp_path / "graph.npz")
     output = collapse_by_command(str(tmp_path / "graph.npz"), "--centrality", "degree", "--out", str(tmp_path / "out"))
     assert "label distribution error" in output
     names = {"nodes.parquet", "edges.parquet", "assignment.parquet", "report.json"}
@@ -352,7 +354,7 @@ def test_command_lets_spark_read_parquet_tables(spark: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--engine", "spark", "--memory", "1GiB"], "--memory is not known to --engine spark"),
+        (["--engine", "spark", "--memory", "1GiB"], "memory is not known to --engine spark"),
         (["--engine", "spark", "--node-budget", "5", "--centrality", "BC"], "centrality must be one of degree"),
         (["--node-budget", "5", "--master", "local[2]"], "--master is Spark's"),
     ],
@@ -390,7 +392,7 @@ def test_edges_are_cleaned_and_counted_as_on_the_local_engine(spark: Any) -> Non
 def test_bad_weights_are_named(spark: Any, weight: list[float], message: str) -> None:
     columns = {"source": np.array([0, 1]), "target": np.array([1, 0]), "weight": np.array(weight)}
     nodes = upload_columns(spark, {"node_id": np.arange(2), "index": np.arange(2)})
-    with pytest.raises(fg.OptionError, match=message):
+    with pytest.raises(fg.GraphError, match=message):
         index_edges(upload_columns(spark, columns), nodes, nodes)
 
 

@@ -177,9 +177,12 @@ class RunConfig:
         return replace(self, training=replace(self.training, seed=seed), reduction=reduction)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the options as JSON-ready values."""
+        """Return the options as JSON-ready values, with those that ``groups`` decides as it does."""
         kind = None if self.reduction is None else type(self.reduction).__name__
-        return {**asdict(self), "reduction_kind": kind}
+        shown = self
+        if isinstance(self.reduction, CollapseConfig):
+            shown = replace(self, reduction=self.reduction.resolved())
+        return {**asdict(shown), "reduction_kind": kind}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
