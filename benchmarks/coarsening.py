@@ -34,7 +34,7 @@ MIB = 2**20
 def reductions() -> dict[str, Callable[[Graph, int], CollapseResult]]:
     """Return the methods by name; each takes a graph and a node budget."""
     import falcon_gnn as fg
-    from falcon_gnn.reduction.coarsening import coarsen
+    from falcon_gnn.reduction.coarsening.door import coarsen
 
     return {
         "variation neighborhoods": lambda graph, budget: coarsen(graph, node_budget=budget),
@@ -55,7 +55,7 @@ def memory_bytes(field: str) -> int:
 
 def measure(graph: Graph, budget: int, reduce: Callable[[Graph, int], CollapseResult]) -> dict[str, Any]:
     """Return what one reduction costs and loses."""
-    from falcon_gnn.reduction.spectrum import restricted_spectral_error
+    from falcon_gnn.reduction.coarsening.spectrum import restricted_spectral_error
 
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before, start, cpu_start = memory_bytes("VmRSS"), perf_counter(), process_time()

@@ -205,7 +205,7 @@ def memory_section(keep: Keep) -> Iterator[str]:
 def measure_memory(name: str, centrality: str) -> dict[str, int]:
     """Return the peak resident bytes of a collapse above those before it, with the bytes of M."""
     import falcon_gnn as fg
-    from falcon_gnn.reduction.clustering import build_matrix
+    from falcon_gnn.reduction.matrix import build_matrix
     from falcon_gnn.reduction.scope import encode_scope, resolve_scope
 
     graph = load(name)

@@ -15,7 +15,8 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.job import read_config
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 

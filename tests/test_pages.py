@@ -1,6 +1,7 @@
 """The pages agree with what they speak of: links, records, experiments and tables that stand beside them."""
 
 import csv
+import importlib
 import json
 import re
 from itertools import chain
@@ -60,3 +61,25 @@ def test_no_page_and_no_docstring_speaks_of_papers_that_a_reader_has_not_got():
     pattern = re.compile(r"\bD(?:[1-9]|1[0-6])\b|\bdesign page\b|\bof the design\b")
     speaking = [path.name for path in (*PAGES, *sources) if pattern.search(path.read_text(encoding="utf-8"))]
     assert speaking == []
+
+
+def test_every_line_of_the_paper_leads_to_code_that_is_there():
+    table = (
+        (ROOT / "docs" / "equations.md")
+        .read_text(encoding="utf-8")
+        .split("## Where each line lives")[1]
+        .split("## ")[0]
+    )
+    rows = [row.split("|") for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 15
+    for row in rows:
+        module = ""
+        for name in re.findall(r"`([\w.]+)`", row[3]):
+            path = f"{module}{name}" if name.startswith(".") else name
+            module = path.rpartition(".")[0]
+            try:
+                importlib.import_module(f"falcon_gnn.{path}")
+            except ModuleNotFoundError:
+                assert hasattr(importlib.import_module(f"falcon_gnn.{module}"), path.rpartition(".")[2]), path
+        for name in re.findall(r"`(tests/[\w/]+\.py)`", row[4]):
+            assert (ROOT / name).is_file(), name

@@ -17,7 +17,8 @@ from falcon_gnn.pipeline.run import run
 from falcon_gnn.pipeline.training_graph import fit_collapse, reduce_training_graph
 from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.provenance import describe_machine, describe_versions
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.state import TrainingState

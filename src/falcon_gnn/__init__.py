@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from falcon_gnn.pipeline.run import run
     from falcon_gnn.planning.fit import fit_budget
     from falcon_gnn.quantization.hooks import compressed_activations
-    from falcon_gnn.reduction.coarsening import CoarsenResult, coarsen
-    from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+    from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+    from falcon_gnn.reduction.coarsening.door import CoarsenResult, coarsen
+    from falcon_gnn.reduction.config import CollapseConfig
     from falcon_gnn.reduction.falcon import collapse
     from falcon_gnn.reduction.report import CollapseReport
     from falcon_gnn.reduction.result import CollapseResult
@@ -62,8 +63,9 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "pipeline.run": ("run",),
     "planning.fit": ("fit_budget",),
     "quantization.hooks": ("compressed_activations",),
-    "reduction.coarsening": ("CoarsenResult", "coarsen"),
-    "reduction.config": ("CoarsenConfig", "CollapseConfig"),
+    "reduction.coarsening.config": ("CoarsenConfig",),
+    "reduction.coarsening.door": ("CoarsenResult", "coarsen"),
+    "reduction.config": ("CollapseConfig",),
     "reduction.falcon": ("collapse",),
     "reduction.report": ("CollapseReport",),
     "reduction.result": ("CollapseResult",),

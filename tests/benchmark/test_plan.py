@@ -8,7 +8,8 @@ from tests.benchmark.conftest import FALCON, NONE
 from falcon_gnn.benchmark.overrides import parse_choice
 from falcon_gnn.benchmark.plan import choose_runs, make_plan
 from falcon_gnn.errors import OptionError
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig
 
 PAPER = Path(__file__).resolve().parents[2] / "configs" / "paper"
 

@@ -11,7 +11,9 @@ from tests import oracles
 from falcon_gnn.errors import FalconWarning
 from falcon_gnn.labels import encode_labels
 from falcon_gnn.reduction import clustering
-from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
+from falcon_gnn.reduction import matrix as matrices
+from falcon_gnn.reduction.clustering import cluster_nodes
+from falcon_gnn.reduction.matrix import build_matrix
 
 _VALUES = st.floats(-8, 8, width=32).map(lambda value: round(value, 2))
 _X = hnp.arrays(np.float64, st.tuples(st.integers(2, 8), st.integers(1, 5)), elements=_VALUES)
@@ -149,7 +151,8 @@ def engine(request, monkeypatch):
     """Run a test on M as a whole, and on row blocks of a few rows."""
     if request.param == "mini-batches":
         monkeypatch.setattr(clustering, "MAX_WHOLE_VALUES", 0)
-        monkeypatch.setattr(clustering, "BLOCK_VALUES", 1000)
+        for module in (clustering, matrices):
+            monkeypatch.setattr(module, "BLOCK_VALUES", 1000)
     return request.param
 
 
@@ -207,7 +210,8 @@ def test_one_cluster_and_nothing_to_cluster_by_are_a_single_cluster():
 
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_distinct_rows_are_found_across_blocks(as_sparse, monkeypatch):
-    monkeypatch.setattr(clustering, "BLOCK_VALUES", 8)
+    for module in (clustering, matrices):
+        monkeypatch.setattr(module, "BLOCK_VALUES", 8)
     x = np.random.default_rng(0).integers(0, 3, (40, 2)).astype(float)
     matrix = build_matrix(sp.csr_array(x) if as_sparse else x, None, 0.5)
     first_rows = np.sort(np.unique(x, axis=0, return_index=True)[1])

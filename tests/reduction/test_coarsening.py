@@ -12,9 +12,9 @@ from tests.strategies import edge_lists
 from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction.coarsening import coarsen
-from falcon_gnn.reduction.config import CoarsenConfig
-from falcon_gnn.reduction.spectrum import restricted_spectral_error
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.coarsening.door import coarsen
+from falcon_gnn.reduction.coarsening.spectrum import restricted_spectral_error
 
 METHODS = ("variation_neighborhoods", "heavy_edge")
 
@@ -217,7 +217,7 @@ def test_cora_is_coarsened_to_the_papers_budget(shared_dataset):
 
 _MEMORY_PROGRAM = """
 from falcon_gnn.datasets.synthetic import power_law_graph
-from falcon_gnn.reduction.coarsening import coarsen
+from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.resources import peak_resident_memory
 graph = power_law_graph(20_000, 100_000)
 result = coarsen(graph, node_budget=0.3, scope="full")

@@ -13,7 +13,7 @@ _DIGESTS = """
 import hashlib, sys
 import numba, numpy as np, scipy.sparse as sp
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import clustering
+from falcon_gnn.reduction import clustering, matrix
 from falcon_gnn.reduction.falcon import collapse
 
 def graph(kind):
@@ -34,7 +34,7 @@ CASES = [("EC", "lowest"), ("PR", "stratified"), ("BC", "random"), ("CC", "lowes
 
 def digest(kind):
     if kind == "mini-batches":
-        clustering.MAX_WHOLE_VALUES, clustering.BLOCK_VALUES = 0, 20_000
+        clustering.MAX_WHOLE_VALUES, clustering.BLOCK_VALUES, matrix.BLOCK_VALUES = 0, 20_000, 20_000
     sha = hashlib.sha256()
     for centrality, selection in CASES if kind == "dense" else CASES[:1]:
         result = collapse(

@@ -9,8 +9,13 @@ from falcon_gnn.datasets.synthetic import block_graph, power_law_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import spectrum
-from falcon_gnn.reduction.coarsening import coarsen
-from falcon_gnn.reduction.spectrum import normalise_signal, restricted_spectral_error, smooth_vectors, sort_components
+from falcon_gnn.reduction.coarsening.door import coarsen
+from falcon_gnn.reduction.coarsening.spectrum import (
+    normalise_signal,
+    restricted_spectral_error,
+    smooth_vectors,
+    sort_components,
+)
 
 
 def _laplacian(graph):

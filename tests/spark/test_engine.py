@@ -15,8 +15,8 @@ from falcon_gnn.cli.commands import app
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.centrality import round_scores
-from falcon_gnn.reduction.clustering import build_matrix
 from falcon_gnn.reduction.contraction import merge_into_neighbors, order_removals
+from falcon_gnn.reduction.matrix import build_matrix
 from falcon_gnn.reduction.scope import encode_scope, resolve_scope
 
 pytest.importorskip("pyspark", reason="the extra spark is not installed")

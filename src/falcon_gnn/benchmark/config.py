@@ -15,7 +15,8 @@ from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
 from falcon_gnn.errors import OptionError
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 Kind = Literal["train", "resources", "label_error", "collapse_time"]

@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any
 
 from falcon_gnn.benchmark.config import SECTIONS, Budget, Kind, Options, Reduction
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Features, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Graph
+from falcon_gnn.graph_checks import Features
 from falcon_gnn.labels import infer_task
 from falcon_gnn.masks import find_masks
 

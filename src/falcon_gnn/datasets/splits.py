@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.graph import MASK_NAMES, BoolArray, Graph
+from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph_checks import BoolArray
 from falcon_gnn.labels import class_ids, infer_task, labelled_nodes
 
 Split = Literal["public", "full", "random"]

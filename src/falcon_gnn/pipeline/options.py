@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from falcon_gnn.errors import BudgetError, OptionError
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig, Scope
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.config import CollapseConfig, Scope
 from falcon_gnn.training.config import TrainConfig
 
 HopsFrom = Literal["reduced", "original"]

@@ -10,7 +10,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.planning.fit import MemoryPlan
 from falcon_gnn.provenance import describe_machine, describe_versions
-from falcon_gnn.reduction.coarsening import CoarsenResult
+from falcon_gnn.reduction.coarsening.door import CoarsenResult
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.memory import MemoryPeak
 from falcon_gnn.training.state import TrainResult

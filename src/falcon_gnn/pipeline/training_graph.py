@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
-from falcon_gnn.reduction.coarsening import coarsen
-from falcon_gnn.reduction.config import CoarsenConfig, CollapseConfig
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.coarsening.door import coarsen
+from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.grouping import averaging_matrix
 from falcon_gnn.reduction.result import CollapseResult

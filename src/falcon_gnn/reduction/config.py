@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from falcon_gnn.reduction.contraction import EdgeWeights, Order
 
 Scope = Literal["train", "full"]
 Merge = Literal["hub", "mean", "drop"]
-CoarsenMethod = Literal["variation_neighborhoods", "heavy_edge"]
 GroupRule = Literal["neighbors", "alike"]
 ClusterOn = Literal["hops", "teacher"]
 BY_GROUPS: dict[str, dict[str, Any]] = {
@@ -23,7 +22,13 @@ BY_GROUPS: dict[str, dict[str, Any]] = {
 }
 """What an option is that depends on ``groups`` and is not given."""
 
-Config = TypeVar("Config", "CollapseConfig", "CoarsenConfig")
+Config = TypeVar("Config", bound="HasBudget")
+
+
+class HasBudget(Protocol):
+    """A configuration of a reduction."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class CollapseConfig:
             ("edge_weights", (*get_args(EdgeWeights), None)), ("task", (*get_args(Task), None)),
             ("groups", get_args(GroupRule)), ("cluster_on", get_args(ClusterOn)),
         ):  # fmt: skip
-            _check_choice(name, getattr(self, name), choices)
+            check_choice(name, getattr(self, name), choices)
         if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
             msg = f"gamma must lie in [0, 1] (0: labels only, 1: features only), got {self.gamma!r}."
             raise OptionError(msg)
@@ -133,43 +138,6 @@ class CollapseConfig:
         return replace(self, **missing)
 
 
-@dataclass(frozen=True)
-class CoarsenConfig:
-    """The options of the coarsening baseline (Huang et al. 2021).
-
-    Attributes:
-        node_budget: As in :class:`CollapseConfig`.
-        method: ``"variation_neighborhoods"`` (Loukas 2019) or ``"heavy_edge"`` matching.
-        scope: As in :class:`CollapseConfig`.
-        seed: Draws what the method draws.
-        task: As in :class:`CollapseConfig`.
-        num_classes: As in :class:`CollapseConfig`.
-
-    Raises:
-        OptionError: If an option is unknown or out of range.
-    """
-
-    node_budget: int | float
-    method: CoarsenMethod = "variation_neighborhoods"
-    scope: Scope | None = None
-    seed: int = 0
-    task: Task | None = None
-    num_classes: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check every option that can be checked without a graph."""
-        _check_choice("method", self.method, get_args(CoarsenMethod))
-        self.pooling  # noqa: B018
-
-    @property
-    def pooling(self) -> CollapseConfig:
-        """How attributes and edges of a group are pooled, in the terms of a collapse."""
-        return CollapseConfig(
-            self.node_budget, centrality="degree", num_clusters=1, scope=self.scope, merge="mean", edge_weights="sum",
-            seed=self.seed, task=self.task, num_classes=self.num_classes,
-        )  # fmt: skip
-
-
 def with_options(kind: type[Config], config: Config | None, options: Mapping[str, Any], door: str) -> Config:
     """Return a configuration with keyword options applied.
 
@@ -197,7 +165,8 @@ def with_options(kind: type[Config], config: Config | None, options: Mapping[str
     return kind(**options) if config is None else replace(config, **options)
 
 
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Stop at a value that is not among the choices."""
     if value not in choices:
         msg = f"{name} must be one of {', '.join(str(choice) for choice in choices)}, got {value!r}."
         raise OptionError(msg)

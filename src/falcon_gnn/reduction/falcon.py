@@ -1,10 +1,7 @@
 """FALCON (Algorithm 1): the public door to the collapse."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,17 +9,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.labels import LabelEncoding, encode_labels
-from falcon_gnn.reduction import report as reports
+from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.alike import form_groups, make_teacher, node_kinds, node_space
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays, taught_arrays
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
 from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_nodes, round_scores
-from falcon_gnn.reduction.clustering import build_matrix, cluster_nodes
+from falcon_gnn.reduction.clock import OnStage, StageClock
+from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, merge_self_weights, order_removals
-from falcon_gnn.reduction.notes import note_input, note_losses, note_options
-from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.reduction.matrix import build_matrix
+from falcon_gnn.reduction.report import make_report
+from falcon_gnn.reduction.result import CollapseResult, spread_to_input
 from falcon_gnn.reduction.scope import (
     ScopedGraph,
     encode_scope,
@@ -32,36 +30,12 @@ from falcon_gnn.reduction.scope import (
     resolve_scope,
 )
 from falcon_gnn.reduction.teacher import Teacher
-from falcon_gnn.resources import peak_resident_memory, require_memory
+from falcon_gnn.resources import require_memory
 
 IdArray = NDArray[np.int64]
-OnStage = Callable[[str], None]
 
 _NODE_BYTES = 64
 """What every collapse holds per node beside the graph: centrality, rank, cluster, order, group, and one to sort by."""
-
-
-class StageClock:
-    """Wall-clock seconds per stage; tells ``on_stage`` when one begins."""
-
-    def __init__(self, on_stage: OnStage | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._on_stage = on_stage
-        self._latest = ""
-
-    def tell(self, what: str) -> None:
-        """Pass on which stage begins, or what goes on inside it; Ctrl-C is heard there."""
-        if self._on_stage is not None and what != self._latest:
-            self._on_stage(what)
-        self._latest = what
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time what happens inside; seconds of one name add up."""
-        self.tell(name)
-        start = perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
 
 
 def collapse(
@@ -296,62 +270,3 @@ def _contract(scope: ScopedGraph, order: IdArray, rank: IdArray, kept: IdArray, 
         stands_for = merge_into_neighbors(scope.indptr, scope.indices, order, rank)
         new_ids = np.where(stands_for >= 0, new_ids[stands_for], -1)
     return Groups(scope.ids, new_ids, kept)
-
-
-def make_report(
-    graph: Graph, scope: ScopedGraph, groups: Groups, reduced: Graph, encoding: LabelEncoding | None,
-    cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: StageClock,
-) -> reports.CollapseReport:  # fmt: skip
-    """Return before and after of a reduction in figures."""
-    is_ranked = bool((rank >= 0).all())
-    kept_by_rank, nodes_by_rank = reports.count_kept_by_rank(rank, groups.kept) if is_ranked else ([], [])
-    num_clusters = int(cluster.max()) + 1
-    component, num_before = reports.label_components(scope.indptr, scope.indices)
-    if options.get("merge") == "drop" or options.get("groups") == "alike":
-        num_after = reports.label_components(reduced.indptr, reduced.indices)[1]
-    else:
-        # Merging never parts a component nor joins two: those with a survivor are left.
-        num_after = int(np.count_nonzero(np.bincount(component[groups.kept])))
-    labels = features = None
-    if encoding is not None and reduced.y is not None:
-        visible = None if scope.visible is None else reduced.train_mask
-        after = encode_labels(reduced.y, encoding.task, encoding.num_labels, visible)
-        labels = reports.summarise_labels(encoding, after)
-    if graph.x is not None and graph.num_features:
-        features = reports.summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
-    num_dropped = int((groups.assignment < 0).sum())
-    shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
-    notes = (
-        *note_input(
-            has_x=graph.x is not None,
-            has_y=graph.y is not None,
-            is_split=graph.train_mask is not None,
-            attributes=graph.node_attributes,
-        ),
-        *note_options(options),
-        *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
-    )
-    return reports.CollapseReport(
-        config=options,
-        scope=scope.name,
-        before=reports.summarise_graph(scope.indptr, scope.indices, num_before),
-        after=reports.summarise_graph(reduced.indptr, reduced.indices, num_after),
-        num_dropped=num_dropped,
-        labels=labels,
-        features=features,
-        cluster_sizes=np.bincount(cluster, minlength=num_clusters).tolist(),
-        cluster_kept=np.bincount(cluster[groups.kept], minlength=num_clusters).tolist(),
-        kept_by_rank=kept_by_rank,
-        nodes_by_rank=nodes_by_rank,
-        cleaning=graph.cleaning,
-        seconds=clock.seconds,
-        peak_memory_bytes=peak_resident_memory(),
-        notes=notes,
-    )
-
-
-def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
-    """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
-    result = np.full((num_nodes, *values.shape[1:]), filler, values.dtype)
-    result[ids] = values
-    return result

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.graph import Features
+from falcon_gnn.graph_checks import Features
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import require_memory

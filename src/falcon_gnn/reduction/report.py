@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
-from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import LabelEncoding, encode_labels
+from falcon_gnn.reduction.attributes import Groups
+from falcon_gnn.reduction.clock import StageClock
+from falcon_gnn.reduction.grouping import IdArray
+from falcon_gnn.reduction.notes import note_input, note_losses, note_options
+from falcon_gnn.reduction.scope import ScopedGraph
+from falcon_gnn.resources import peak_resident_memory
 
 NUM_RANK_BINS = 20
 _BLOCK_VALUES = 1 << 18
@@ -223,3 +230,55 @@ def _column_sums(x: Any, ids: NDArray[np.int64] | None, mean: NDArray[np.float64
             values = block.data.astype(np.float64)
             values = values if mean is None else np.square(values - mean[block.indices])
             yield np.bincount(block.indices, weights=values, minlength=x.shape[1])
+
+
+def make_report(
+    graph: Graph, scope: ScopedGraph, groups: Groups, reduced: Graph, encoding: LabelEncoding | None,
+    cluster: IdArray, rank: IdArray, options: dict[str, Any], clock: StageClock,
+) -> CollapseReport:  # fmt: skip
+    """Return before and after of a reduction in figures."""
+    is_ranked = bool((rank >= 0).all())
+    kept_by_rank, nodes_by_rank = count_kept_by_rank(rank, groups.kept) if is_ranked else ([], [])
+    num_clusters = int(cluster.max()) + 1
+    component, num_before = label_components(scope.indptr, scope.indices)
+    if options.get("merge") == "drop" or options.get("groups") == "alike":
+        num_after = label_components(reduced.indptr, reduced.indices)[1]
+    else:
+        # Merging never parts a component nor joins two: those with a survivor are left.
+        num_after = int(np.count_nonzero(np.bincount(component[groups.kept])))
+    labels = features = None
+    if encoding is not None and reduced.y is not None:
+        visible = None if scope.visible is None else reduced.train_mask
+        after = encode_labels(reduced.y, encoding.task, encoding.num_labels, visible)
+        labels = summarise_labels(encoding, after)
+    if graph.x is not None and graph.num_features:
+        features = summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
+    num_dropped = int((groups.assignment < 0).sum())
+    shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
+    notes = (
+        *note_input(
+            has_x=graph.x is not None,
+            has_y=graph.y is not None,
+            is_split=graph.train_mask is not None,
+            attributes=graph.node_attributes,
+        ),
+        *note_options(options),
+        *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
+    )
+    return CollapseReport(
+        config=options,
+        scope=scope.name,
+        before=summarise_graph(scope.indptr, scope.indices, num_before),
+        after=summarise_graph(reduced.indptr, reduced.indices, num_after),
+        num_dropped=num_dropped,
+        labels=labels,
+        features=features,
+        cluster_sizes=np.bincount(cluster, minlength=num_clusters).tolist(),
+        cluster_kept=np.bincount(cluster[groups.kept], minlength=num_clusters).tolist(),
+        kept_by_rank=kept_by_rank,
+        nodes_by_rank=nodes_by_rank,
+        cleaning=graph.cleaning,
+        seconds=clock.seconds,
+        peak_memory_bytes=peak_resident_memory(),
+        notes=notes,
+    )

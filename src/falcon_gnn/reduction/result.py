@@ -76,3 +76,10 @@ class CollapseResult:
         names = ("assignment", "kept", "removal_order", "rank", "clusters", "centrality", "cluster_budgets")
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **{name: getattr(self, name) for name in names})
+
+
+def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
+    """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
+    result = np.full((num_nodes, *values.shape[1:]), filler, values.dtype)
+    result[ids] = values
+    return result

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.reduction.budgets import split_budget
-from falcon_gnn.reduction.grouping import group_members
-from falcon_gnn.reduction.spectrum import (
+from falcon_gnn.reduction.coarsening.spectrum import (
     NUM_VECTORS,
     ComponentGraph,
     FloatArray,
@@ -19,6 +18,7 @@ from falcon_gnn.reduction.spectrum import (
     normalise_signal,
     smooth_vectors,
 )
+from falcon_gnn.reduction.grouping import group_members
 
 BoolArray = NDArray[np.bool_]
 _BLOCKS = 8

@@ -12,13 +12,15 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
-from falcon_gnn.reduction.config import CoarsenConfig, with_options
+from falcon_gnn.reduction.clock import StageClock
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
+from falcon_gnn.reduction.coarsening.contraction_levels import Coarsening, coarsen_components, component_budgets
+from falcon_gnn.reduction.coarsening.spectrum import SpectralError, sort_components
+from falcon_gnn.reduction.config import with_options
 from falcon_gnn.reduction.contraction import merge_edges
-from falcon_gnn.reduction.falcon import StageClock, make_report, spread_to_input
-from falcon_gnn.reduction.levels import Coarsening, coarsen_components, component_budgets
-from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.reduction.report import make_report
+from falcon_gnn.reduction.result import CollapseResult, spread_to_input
 from falcon_gnn.reduction.scope import ScopedGraph, encode_scope, resolve_scope
-from falcon_gnn.reduction.spectrum import SpectralError, sort_components
 
 IdArray = NDArray[np.int64]
 
@@ -36,7 +38,7 @@ class CoarsenResult(CollapseResult):
         num_requested: Nodes asked for, which are as many as are kept.
         num_levels: Levels of contraction.
         spectral_error: Loukas' restricted spectral error; None for ``heavy_edge``, which computes no eigenvectors
-            (:func:`falcon_gnn.reduction.spectrum.restricted_spectral_error` does).
+            (:func:`falcon_gnn.reduction.coarsening.spectrum.restricted_spectral_error` does).
     """
 
     options: CoarsenConfig

@@ -9,8 +9,8 @@ from tests.strategies import edge_lists
 
 from falcon_gnn._kernels import coarsening as kernels
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction.levels import coarsen_components, component_budgets
-from falcon_gnn.reduction.spectrum import sort_components
+from falcon_gnn.reduction.coarsening.contraction_levels import coarsen_components, component_budgets
+from falcon_gnn.reduction.coarsening.spectrum import sort_components
 
 METHODS = ("variation_neighborhoods", "heavy_edge")
 

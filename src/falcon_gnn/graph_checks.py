@@ -1,0 +1,238 @@
+"""What the arrays of a graph must be: each is looked at once, when the graph is made."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from falcon_gnn.adjacency import EdgeCleaning, IntArray
+from falcon_gnn.errors import FalconWarning, GraphError
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.floating[Any]]
+Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scipy.sparse.csr_array of that shape
+OneWayWarning = Literal["mixed", "always", "never"]
+
+_SUM_TOLERANCE = 1e-3
+_FINITE_CHECK_VALUES = 1 << 24
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view; the caller's own array stays writable."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def checked_num_nodes(num_nodes: int) -> int:
+    """Return a number of nodes, at least 1."""
+    if isinstance(num_nodes, bool | np.bool_) or not isinstance(num_nodes, int | np.integer) or num_nodes < 1:
+        msg = f"num_nodes must be a whole number of at least 1, got {num_nodes!r}."
+        raise GraphError(msg)
+    return int(num_nodes)
+
+
+def checked_edges(edge_index: ArrayLike) -> IntArray:
+    """Return an edge list of shape ``(2, num_entries)``."""
+    edges = np.asarray(edge_index)
+    if edges.size == 0:
+        return np.zeros((2, 0), np.int64)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        hint = " Transpose it (edge_index.T)." if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        msg = f"edge_index must have shape (2, num_entries), got {edges.shape}.{hint}"
+        raise GraphError(msg)
+    if edges.dtype.kind not in "iu":
+        msg = f"edge_index must hold integers, got {edges.dtype}. Convert the ids with .astype(numpy.int64)."
+        raise GraphError(msg)
+    return edges
+
+
+def checked_edge_weight(edge_weight: ArrayLike | None, num_entries: int) -> FloatArray | None:
+    """Return the weights of an edge list, floats of shape ``(num_entries,)``, finite and not negative."""
+    if edge_weight is None:
+        return None
+    weight = np.asarray(edge_weight)
+    if weight.shape == (num_entries, 1):
+        weight = weight[:, 0]
+    if weight.shape != (num_entries,) or weight.dtype.kind not in "fiub":
+        msg = f"edge_weight must be numbers of shape ({num_entries},), got {weight.dtype} of shape {weight.shape}."
+        raise GraphError(msg)
+    if weight.dtype not in (np.float32, np.float64):
+        weight = weight.astype(np.float32 if weight.dtype == np.float16 else np.float64)
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        msg = "edge_weight must be finite and not negative. Drop or mend such edges first."
+        raise GraphError(msg)
+    return weight
+
+
+def tell_one_way(cleaning: EdgeCleaning, when: OneWayWarning) -> None:
+    """Warn of a list that was read as undirected though it may not be."""
+    is_mixed = cleaning.num_one_way > 0 and cleaning.num_two_way > 0
+    if (when == "mixed" and is_mixed) or (when == "always" and cleaning.num_one_way > 0):
+        msg = (
+            f"symmetrised: {cleaning.num_one_way} edges had no reverse and {cleaning.num_two_way} had one; the graph "
+            "is used as undirected, so each missing reverse was added."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=4)
+
+
+def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.ndim == 0 or len(array) != num_nodes:
+        msg = f"{name} must have one row per node ({num_nodes}), got shape {array.shape}."
+        raise GraphError(msg)
+    return array
+
+
+def checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
+    """Return an array with one row per node, dense or sparse."""
+    if not hasattr(value, "tocsr"):
+        return frozen(_node_array(name, value, num_nodes))
+    from scipy.sparse import csr_array
+
+    if value.ndim != 2 or value.shape[0] != num_nodes:
+        msg = f"{name} must have one row per node ({num_nodes}), got shape {value.shape}."
+        raise GraphError(msg)
+    return csr_array(value)
+
+
+def checked_features(x: Any, num_nodes: int) -> Features:
+    """Return X, real and finite, shape ``(num_nodes, F)``."""
+    if x is None:
+        return None
+    from scipy.sparse import csr_array, issparse
+
+    if issparse(x):
+        matrix = csr_array(x)
+        stored = matrix.data
+    else:
+        matrix = _node_array("x", x, num_nodes)
+        matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+        stored = matrix
+    if matrix.ndim != 2 or matrix.shape[0] != num_nodes or stored.dtype.kind not in "fiub":
+        msg = (
+            f"x must be real numbers of shape (num_nodes, F) = ({num_nodes}, F), got {stored.dtype} of {matrix.shape}."
+        )
+        raise GraphError(msg)
+    _check_finite(stored)
+    if matrix.shape[1] == 0:
+        return None
+    if not issparse(x):
+        return frozen(matrix)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if matrix.indices.dtype != np.int32 and max(matrix.nnz, matrix.shape[1]) < 2**31:
+        # scikit-learn refuses wide indices.
+        parts = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
+        matrix = csr_array(parts, shape=matrix.shape)
+    return matrix
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    """Look for NaN and infinity in row blocks, so that a memory-mapped array is never whole in memory."""
+    if values.dtype.kind != "f" or values.size == 0:
+        return
+    rows = max(1, _FINITE_CHECK_VALUES // max(1, values.size // len(values)))
+    for start in range(0, len(values), rows):
+        bad = ~np.isfinite(values[start : start + rows])
+        if bad.any():
+            where = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            msg = (
+                f"x must be finite, but holds NaN or infinity (first at row {where}). Use numpy.nan_to_num or drop it."
+            )
+            raise GraphError(msg)
+
+
+def checked_labels(y: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:
+    """Return labels, numbers of shape ``(num_nodes,)`` or ``(num_nodes, L)``."""
+    if y is None:
+        return None
+    labels = _node_array("y", y, num_nodes)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim > 2 or labels.dtype.kind not in "fiub" or (labels.ndim == 2 and labels.shape[1] == 0):
+        msg = (
+            f"y must be numbers of shape (N,) or (N, L), got {labels.dtype} of shape {labels.shape}. Encode the labels."
+        )
+        raise GraphError(msg)
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        msg = "y must not hold infinity. Use -1 or NaN for unlabelled nodes."
+        raise GraphError(msg)
+    return frozen(labels)
+
+
+def checked_mask(name: str, mask: ArrayLike | None, num_nodes: int) -> BoolArray | None:
+    """Return a mask that selects at least one node, bool of shape ``(num_nodes,)``."""
+    if mask is None:
+        return None
+    array = _node_array(name, mask, num_nodes)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype != np.bool_ and not (
+        array.dtype.kind in "iu" and array.size and array.max() <= 1 and array.min() >= 0
+    ):
+        msg = f"{name} must be bool of shape ({num_nodes},), got {array.dtype}. Convert node ids to a mask first."
+        raise GraphError(msg)
+    if array.ndim != 1:
+        msg = f"{name} must have shape ({num_nodes},), got {array.shape}. Pick one split, for example {name}[:, 0]."
+        raise GraphError(msg)
+    if not array.any():
+        msg = f"{name} selects no node. Leave it out (None) or select at least one."
+        raise GraphError(msg)
+    return frozen(array.astype(np.bool_, copy=False))
+
+
+def checked_node_weight(name: str, weight: ArrayLike | None, num_nodes: int) -> FloatArray | None:
+    """Return weights per node as floats; ``node_weight`` must be above 0, ``self_weight`` at least 0."""
+    if weight is None:
+        return None
+    array = _node_array(name, weight, num_nodes)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        msg = f"{name} must be numbers of shape ({num_nodes},), got {array.dtype} of shape {array.shape}."
+        raise GraphError(msg)
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    is_allowed = np.isfinite(array) & (array > 0 if name == "node_weight" else array >= 0)
+    if not is_allowed.all():
+        first = int(np.flatnonzero(~is_allowed)[0])
+        least = "above 0" if name == "node_weight" else "at least 0"
+        fix = "Leave such nodes out with graph.subgraph." if name == "node_weight" else "Use 0 for no self-loop."
+        msg = f"{name} must be finite and {least}, got {array[first]} at node {first}. {fix}"
+        raise GraphError(msg)
+    return frozen(array)
+
+
+def checked_distribution(distribution: ArrayLike | None, num_nodes: int) -> FloatArray | None:
+    """Return class probabilities as floats of shape ``(N, L)``."""
+    if distribution is None:
+        return None
+    array = _node_array("label_distribution", distribution, num_nodes)
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind != "f":
+        msg = f"label_distribution must be floats of shape ({num_nodes}, L), got {array.dtype} of shape {array.shape}."
+        raise GraphError(msg)
+    # In double: half precision adds thousands of classes up to anything.
+    is_bad = ~((array >= 0).all(axis=1) & (np.abs(array.sum(axis=1, dtype=np.float64) - 1) <= _SUM_TOLERANCE))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        msg = (
+            f"label_distribution must hold probabilities, rows >= 0 that sum to 1, but row {first} does not (sum "
+            f"{array[first].sum():.4g}). Divide each row by its sum."
+        )
+        raise GraphError(msg)
+    return frozen(array)
+
+
+def check_disjoint(masks: Mapping[str, BoolArray | None]) -> None:
+    """Stop where two masks select the same node."""
+    given = [(name, mask) for name, mask in masks.items() if mask is not None]
+    for i, (first, mask) in enumerate(given):
+        for second, other in given[i + 1 :]:
+            shared = np.flatnonzero(mask & other)
+            if shared.size:
+                msg = f"{first} and {second} overlap at {shared.size} nodes (first: {shared[0]}). Remove them from one."
+                raise GraphError(msg)

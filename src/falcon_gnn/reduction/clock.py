@@ -1,0 +1,30 @@
+"""How long each stage of a reduction takes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+OnStage = Callable[[str], None]
+
+
+class StageClock:
+    """Wall-clock seconds per stage; tells ``on_stage`` when one begins."""
+
+    def __init__(self, on_stage: OnStage | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._on_stage = on_stage
+        self._latest = ""
+
+    def tell(self, what: str) -> None:
+        """Pass on which stage begins, or what goes on inside it; Ctrl-C is heard there."""
+        if self._on_stage is not None and what != self._latest:
+            self._on_stage(what)
+        self._latest = what
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time what happens inside; seconds of one name add up."""
+        self.tell(name)
+        start = perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
