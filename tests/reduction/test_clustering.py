@@ -151,8 +151,7 @@ def engine(request, monkeypatch):
     """Run a test on M as a whole, and on row blocks of a few rows."""
     if request.param == "mini-batches":
         monkeypatch.setattr(clustering, "MAX_WHOLE_VALUES", 0)
-        for module in (clustering, matrices):
-            monkeypatch.setattr(module, "BLOCK_VALUES", 1000)
+        monkeypatch.setattr(matrices, "BLOCK_VALUES", 1000)
     return request.param
 
 
@@ -210,8 +209,7 @@ def test_one_cluster_and_nothing_to_cluster_by_are_a_single_cluster():
 
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_distinct_rows_are_found_across_blocks(as_sparse, monkeypatch):
-    for module in (clustering, matrices):
-        monkeypatch.setattr(module, "BLOCK_VALUES", 8)
+    monkeypatch.setattr(matrices, "BLOCK_VALUES", 8)
     x = np.random.default_rng(0).integers(0, 3, (40, 2)).astype(float)
     matrix = build_matrix(sp.csr_array(x) if as_sparse else x, None, 0.5)
     first_rows = np.sort(np.unique(x, axis=0, return_index=True)[1])

@@ -34,7 +34,7 @@ CASES = [("EC", "lowest"), ("PR", "stratified"), ("BC", "random"), ("CC", "lowes
 
 def digest(kind):
     if kind == "mini-batches":
-        clustering.MAX_WHOLE_VALUES, clustering.BLOCK_VALUES, matrix.BLOCK_VALUES = 0, 20_000, 20_000
+        clustering.MAX_WHOLE_VALUES, matrix.BLOCK_VALUES = 0, 20_000
     sha = hashlib.sha256()
     for centrality, selection in CASES if kind == "dense" else CASES[:1]:
         result = collapse(

@@ -8,7 +8,7 @@ from tests.strategies import edge_lists
 from falcon_gnn.datasets.synthetic import block_graph, power_law_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.reduction import spectrum
+from falcon_gnn.reduction.coarsening import spectrum
 from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.reduction.coarsening.spectrum import (
     normalise_signal,
