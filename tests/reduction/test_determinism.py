@@ -50,7 +50,7 @@ def digest_of_ties():
     sha = hashlib.sha256()
     for seed in range(6):
         x = (np.random.default_rng(seed).random((8000, 30)) < 0.3).astype(np.float32)
-        sha.update(clustering.cluster_nodes(clustering.build_matrix(x, None, 0.5), 8000, 50, seed).tobytes())
+        sha.update(clustering.cluster_nodes(matrix.build_matrix(x, None, 0.5), 8000, 50, seed).tobytes())
     return sha.hexdigest()
 
 numba.set_num_threads(int(sys.argv[1]))

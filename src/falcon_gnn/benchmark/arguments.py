@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from falcon_gnn.benchmark.overrides import Choice
 from falcon_gnn.errors import OptionError
 
 DATA_VARIABLE = "FALCON_DATA"
 Sampler = Literal["tpe", "grid"]
+Choice = Mapping[str, frozenset[str]]
+"""Lower-case values to keep, by the name of a label."""
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from falcon_gnn.benchmark.arguments import Choice
 from falcon_gnn.benchmark.config import SECTIONS, Options, check_keys
 from falcon_gnn.errors import OptionError
 
 AXES = ("seeds", "models", "budgets", "centralities", "datasets", "methods")
 """Lists that a benchmark is the product of; the other overrides are options."""
-
-Choice = Mapping[str, frozenset[str]]
-"""Lower-case values to keep, by the name of a label."""
 
 _LABELS = ("dataset", "model", "method", "centrality", "budget", "seed")
 

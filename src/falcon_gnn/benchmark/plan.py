@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from falcon_gnn.benchmark.arguments import Choice
 from falcon_gnn.benchmark.config import (
     BenchmarkConfig,
     Budget,
@@ -19,7 +20,7 @@ from falcon_gnn.benchmark.config import (
     read_config,
 )
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
-from falcon_gnn.benchmark.overrides import Choice, override_options
+from falcon_gnn.benchmark.overrides import override_options
 from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.centrality import centrality_name

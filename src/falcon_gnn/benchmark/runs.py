@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from falcon_gnn.benchmark.arguments import BenchOptions
-from falcon_gnn.benchmark.overrides import Choice
+from falcon_gnn.benchmark.arguments import BenchOptions, Choice
 from falcon_gnn.benchmark.plan import Plan, PlannedRun, choose_runs, make_plan
 from falcon_gnn.benchmark.progress import BenchProgress
 from falcon_gnn.benchmark.records import Records, RecordWriter, read_records
