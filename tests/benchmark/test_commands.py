@@ -36,7 +36,7 @@ def test_tables_leave_out_lines_that_no_benchmark_wrote_and_say_so(write_config,
     other.write_text('{"nodes": 3, "seconds": 1.5}\n[1, 2]\n', encoding="utf-8")
     shown = call("tables", records, other)
     assert shown.exit_code == 0
-    assert f"Left out: 2 lines of {other}" in shown.output
+    assert f"Left out of {other}: lines that no benchmark wrote (2)" in shown.output
     assert "| FALCON |" in shown.output
 
 

@@ -85,7 +85,7 @@ def tables(
         check_writable(out, option="--out")
     read = read_records(*records)
     for path, num_lines in read.foreign.items():
-        typer.echo(f"Left out: {num_lines} lines of {path}, which no benchmark wrote.", err=True)
+        typer.echo(f"Left out of {path}: lines that no benchmark wrote ({num_lines}).", err=True)
     summaries = summarise(read)
     typer.echo(render(summaries, form), nl=False)
     if out is None:

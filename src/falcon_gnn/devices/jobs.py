@@ -9,9 +9,8 @@ from falcon_gnn.devices.team import Team
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import RunOutcome
-from falcon_gnn.pipeline.run import CHECKPOINT_FILE, run
+from falcon_gnn.pipeline.run import run, train_prepared
 from falcon_gnn.pipeline.training_graph import prepare
-from falcon_gnn.training.trainer import train
 
 
 def run_on_team(
@@ -48,16 +47,7 @@ def run_on_team(
         distributed.barrier()
         return outcome
     config, trained_on, _ = prepare(graph, config, memory)
-    train(
-        trained_on.graph,
-        config.training,
-        eval_graph=graph,
-        hop_source=trained_on.hop_source,
-        checkpoint=None if out is None else Path(out) / CHECKPOINT_FILE,
-        resume=resume,
-        progress=False,
-        crew=team,
-    )
+    train_prepared(trained_on, graph, config, out, resume=resume, progress=False, crew=team)
     # The others would end, and with them the group, while rank 0 scores and writes.
     distributed.barrier()
     return None

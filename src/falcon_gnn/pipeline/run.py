@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
 from falcon_gnn.pipeline.outputs import write_run
-from falcon_gnn.pipeline.training_graph import OnStage, prepare, reduce_training_graph
+from falcon_gnn.pipeline.training_graph import OnStage, TrainingGraph, prepare, reduce_training_graph
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.correction import CorrectedScores, choose_correction
@@ -73,16 +74,8 @@ def run(
     config, trained_on, plan = prepare(graph, RunConfig() if config is None else config, memory, on_stage)
     reduced_at = perf_counter()
     tell("training")
-    result = train(
-        trained_on.graph,
-        config.training,
-        eval_graph=graph,
-        hop_source=trained_on.hop_source,
-        checkpoint=None if out is None else Path(out) / CHECKPOINT_FILE,
-        resume=resume,
-        progress=progress,
-        log_dir=log_dir,
-        crew=crew,
+    result = train_prepared(
+        trained_on, graph, config, out, resume=resume, progress=progress, log_dir=log_dir, crew=crew
     )
     trained_at = perf_counter()
     seconds = StageSeconds(reduced_at - started, trained_at - reduced_at)
@@ -111,6 +104,29 @@ def run(
         tell("files")
         write_run(outcome, out)
     return outcome
+
+
+def train_prepared(
+    trained_on: TrainingGraph, graph: Graph, config: RunConfig, out: str | Path | None, **options: Any
+) -> TrainResult:
+    """Train on a prepared graph, scored on the original one, with the checkpoint in the run's folder.
+
+    Args:
+        trained_on: As :func:`falcon_gnn.pipeline.training_graph.prepare` returns it.
+        graph: The original graph.
+        config: Likewise.
+        out: The run's folder, or None.
+        options: Further arguments of :func:`falcon_gnn.training.trainer.train`.
+    """
+    checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
+    return train(
+        trained_on.graph,
+        config.training,
+        eval_graph=graph,
+        hop_source=trained_on.hop_source,
+        checkpoint=checkpoint,
+        **options,
+    )
 
 
 def run_reduction(graph: Graph, config: RunConfig, *, name: str = "") -> ReductionOutcome:
