@@ -21,8 +21,8 @@ from falcon_gnn.training.checkpoint import read_checkpoint
 
 # Checkpoints are written once a minute; here after every epoch, so that a kill meets one.
 _COMMAND = """
-import falcon_gnn.training.trainer as trainer
-trainer._SECONDS_BETWEEN_CHECKPOINTS = 0
+from falcon_gnn.training.trainer import train
+train.__kwdefaults__["checkpoint_seconds"] = 0
 from falcon_gnn.cli.commands import main
 main()
 """
@@ -135,7 +135,7 @@ def main(number: int = 50) -> None:
         config.write_text(_BENCH, encoding="utf-8")
 
         def train(out: Path) -> list[str]:
-            options = ["--model", "sign", "--hidden", "32", "--epochs", "40", "--device", "cpu", "--out", str(out)]
+            options = ["--model", "sign", "--hidden-channels", "32", "--num-epochs", "40", "--device", "cpu", "--out", str(out)]
             resume = ["--resume"] if (out / "checkpoint.safetensors").exists() else []
             return ["train", str(source), *options, *resume]
 
