@@ -135,7 +135,18 @@ def main(number: int = 50) -> None:
         config.write_text(_BENCH, encoding="utf-8")
 
         def train(out: Path) -> list[str]:
-            options = ["--model", "sign", "--hidden-channels", "32", "--num-epochs", "40", "--device", "cpu", "--out", str(out)]
+            options = [
+                "--model",
+                "sign",
+                "--hidden-channels",
+                "32",
+                "--num-epochs",
+                "40",
+                "--device",
+                "cpu",
+                "--out",
+                str(out),
+            ]
             resume = ["--resume"] if (out / "checkpoint.safetensors").exists() else []
             return ["train", str(source), *options, *resume]
 

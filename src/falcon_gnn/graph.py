@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 MASK_NAMES = ("train_mask", "val_mask", "test_mask")
 WEIGHT_NAMES = ("node_weight", "self_weight")
-ROW_NAMES = ("x", "y", *MASK_NAMES, *WEIGHT_NAMES, "label_distribution")
+SOFT_NAMES = (*WEIGHT_NAMES, "label_distribution")
+"""What a reduction adds to a node: weights, and a class as probabilities."""
+ROW_NAMES = ("x", "y", *MASK_NAMES, *SOFT_NAMES)
 """The fields with one row per node."""
 
 

@@ -14,7 +14,7 @@ Task = Literal["classes", "multilabel", "regression"]
 UNKNOWN = -1
 """Beside NaN, the value of a label that nobody knows."""
 
-_FEWEST_SUSPECT_CLASSES = 1_000
+FEWEST_SUSPECT_CLASSES = 1_000
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def encode_labels(
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
         raise OptionError(msg)
-    if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, len(y)):
+    if num_classes is None and num_labels > max(FEWEST_SUSPECT_CLASSES, len(y)):
         msg = (
             f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from "
             "0, or use task='regression' if y is a quantity."

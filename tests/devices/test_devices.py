@@ -245,7 +245,7 @@ def test_what_does_not_fit_several_devices_is_refused(changes: dict[str, Any], n
 
 
 def test_less_than_one_device_is_refused() -> None:
-    with pytest.raises(OptionError, match="devices must be at least 1, got 0"):
+    with pytest.raises(OptionError, match="devices must be a whole number of at least 1, got 0"):
         DeviceOptions(0)
 
 

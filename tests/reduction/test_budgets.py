@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import oracles
 
-from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.errors import BudgetError
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
 
 _SIZES = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
@@ -94,8 +94,3 @@ def test_a_random_selection_follows_its_seed_and_not_the_rank():
     ]
     assert (draw[0] == draw[1]).all()
     assert (draw[0] != draw[2]).any()
-
-
-def test_an_unknown_selection_is_refused_by_name():
-    with pytest.raises(OptionError, match="selection must be one of lowest, stratified, random, got 'best'"):
-        select_kept(np.arange(2), np.zeros(2, int), np.array([1]), np.ones(2, bool), "best", 0)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import EdgeList, edge_lists
 
-from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
 
@@ -127,11 +126,6 @@ def test_clusters_are_emptied_one_after_the_other_and_by_rank_inside():
     assert order_removals(removed, rank, clusters, "global").tolist() == [1, 4, 3, 0]
 
 
-def test_an_unknown_order_is_refused_by_name():
-    with pytest.raises(OptionError, match="order must be one of cluster, global, got 'up'"):
-        order_removals(np.ones(2, bool), np.arange(2), np.zeros(2, int), "up")
-
-
 def _weighted_groups(data, edges):
     weights = data.draw(st.lists(st.integers(0, 9), min_size=len(edges.pairs), max_size=len(edges.pairs)))
     num_groups = data.draw(st.integers(1, edges.num_nodes))
@@ -168,9 +162,3 @@ def test_summed_weights_are_symmetric_to_the_bit_and_keep_their_type(dtype):
     matrix = Graph(*adjacency).to_scipy()
     assert matrix.dtype == dtype
     assert (matrix != matrix.T).nnz == 0
-
-
-def test_unknown_edge_weights_are_refused_by_name():
-    graph = Graph.from_edges(np.array([[0], [1]]), 2)
-    with pytest.raises(OptionError, match="edge_weights must be one of none, count, sum, got 'mean'"):
-        merge_edges(graph.indptr, graph.indices, None, np.arange(2), 2, "mean")

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from falcon_gnn.checks import check_choice, check_whole
 from falcon_gnn.errors import OptionError
 
 DATA_VARIABLE = "FALCON_DATA"
@@ -19,10 +20,11 @@ class BenchOptions:
     """How a benchmark is run.
 
     Attributes:
-        data: Folder of the graph files; None: the environment's ``FALCON_DATA``, else ``data``.
-        overrides: Values that win over the file's; as :func:`parse_overrides` returns them.
-        only: Labels of the runs to do; as :func:`parse_choice` returns them.
-        max_runs: Runs to do at most; None: all.
+        data: Folder of the graph files; by default the environment's ``FALCON_DATA``, else ``data``.
+        overrides: Values that win over the file's, as
+            :func:`falcon_gnn.benchmark.overrides.parse_overrides` returns them.
+        only: Labels of the runs to do; as :func:`falcon_gnn.benchmark.overrides.parse_choice` returns them.
+        max_runs: Runs to do at most; by default all.
         num_workers: Processes at the same time, of one thread each; 1: this process, with its threads.
     """
 
@@ -34,12 +36,8 @@ class BenchOptions:
 
     def __post_init__(self) -> None:
         """Check the counts."""
-        if self.num_workers < 1:
-            msg = f"num_workers must be at least 1, got {self.num_workers}."
-            raise OptionError(msg)
-        if self.max_runs is not None and self.max_runs < 0:
-            msg = f"max_runs must be at least 0 or None, got {self.max_runs}."
-            raise OptionError(msg)
+        check_whole("num_workers", self.num_workers, 1)
+        check_whole("max_runs", self.max_runs, 0, or_none=True)
 
     @property
     def data_folder(self) -> Path:
@@ -91,9 +89,9 @@ class TuneOptions:
         space: What is searched.
         num_trials: Trials in all, those of earlier calls with the same storage included; a grid ends when it is full.
         sampler: ``tpe``, or ``grid``: every point of the space once, in random order.
-        storage: A file that keeps the trials: a journal, or a database where its name ends in ``.db`` or ``.sqlite``;
-            None: memory.
-        seed: Of the sampler.
+        storage: A file that keeps the trials: a journal, or a database where its name ends in ``.db`` or ``.sqlite``.
+            By default they are not kept.
+        seed: Draws the trials; on the command also what the collapse and the training draw.
     """
 
     space: SearchSpace = field(default_factory=SearchSpace)
@@ -104,9 +102,5 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         """Check the choices."""
-        if self.sampler not in get_args(Sampler):
-            msg = f"sampler must be one of {', '.join(get_args(Sampler))}, got {self.sampler!r}."
-            raise OptionError(msg)
-        if self.num_trials < 1:
-            msg = f"num_trials must be at least 1, got {self.num_trials}."
-            raise OptionError(msg)
+        check_choice("sampler", self.sampler, get_args(Sampler))
+        check_whole("num_trials", self.num_trials, 1)

@@ -23,10 +23,10 @@ from falcon_gnn.benchmark.options import make_reduction, make_train_config, merg
 from falcon_gnn.benchmark.overrides import override_options
 from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
-from falcon_gnn.reduction.centrality import centrality_name
+from falcon_gnn.reduction.centrality import ABBREVIATIONS, centrality_name
 from falcon_gnn.reduction.config import BY_GROUPS, CollapseConfig
 
-SHORT_CENTRALITIES = {"degree": "DC", "betweenness": "BC", "closeness": "CC", "pagerank": "PR", "eigenvector": "EC"}
+SHORT_CENTRALITIES = {name: short for short, name in ABBREVIATIONS.items()}
 """The paper's abbreviations."""
 
 _FIRST_DEFAULTS: dict[tuple[str, str], Any] = {

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from falcon_gnn.cli.experiments import app as experiments
-from falcon_gnn.cli.fields import FieldOptions, chosen, given, takes_options
+from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
 from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
 
 _BUDGET, _GRAPH = FieldOptions(BudgetOptions, "Budget"), FieldOptions(LoadOptions, "Graph")
+
+
+_FITTED = ("num_batches", "precision", "device", "num_epochs")
+_ONLY_WITH_MEMORY = {*vars(ModelConfig()), *_FITTED} - {*vars(CollapseConfig(1))}
 
 
 class _Commands(TyperGroup):
@@ -75,7 +79,7 @@ def _root(
     FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
     _GRAPH,
     FieldOptions(ModelConfig, "With --memory: the model"),
-    FieldOptions(TrainConfig, "With --memory: the model", only=("num_batches", "precision", "device", "num_epochs")),
+    FieldOptions(TrainConfig, "With --memory: the model", only=_FITTED),
 )
 def collapse(
     context: typer.Context,
@@ -104,6 +108,10 @@ def collapse(
     if engine != "spark" and master is not None:
         msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
         raise OptionError(msg)
+    ignored = [name for name in was_given if name in _ONLY_WITH_MEMORY and budget.memory is None]
+    if ignored:
+        msg = f"{ignored[0]} says what must fit a memory budget: it needs --memory, got none."
+        raise BudgetError(msg)
     training = make_training(values)
     amount = budget.required()
     config = RunConfig.of(training, amount, was_given, budget.preset).reduction
@@ -196,7 +204,7 @@ def predict(
 )
 def plan(
     source: Source,
-    memory: Annotated[str, typer.Option(help="Bytes a training step may take, such as 2GiB, 900MB or 80%.")],
+    memory: Annotated[str, typer.Option(help=described(BudgetOptions)["memory"])],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for a plot of peak over budget.")] = None,
     **options: Any,
 ) -> None:

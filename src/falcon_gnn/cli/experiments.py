@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
-from falcon_gnn.cli.fields import FieldOptions, chosen, given, takes_options
+from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.files import check_writable
-from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.budgets import parse_budget
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -111,9 +111,7 @@ def tables(
 def tune(
     context: typer.Context,
     source: Source,
-    node_budget: Annotated[
-        str, typer.Option(help="Nodes to keep: a whole number, or a share with a decimal point (0.34).")
-    ],
+    node_budget: Annotated[str, typer.Option(help=described(BudgetOptions)["node_budget"])],
     **options: Any,
 ) -> None:
     """Search gamma, hops, centrality and clusters by the validation score."""

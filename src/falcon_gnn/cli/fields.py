@@ -12,7 +12,7 @@ import typer
 
 _ENTRY = re.compile(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", re.MULTILINE)
 _ROLE = re.compile(r":\w+:`~?([^`]*)`")
-_SENTENCE = re.compile(r"(.+?[.!?])(?=\s|$)", re.DOTALL)
+_SENTENCE = re.compile(r"(.+?(?<!Alg)[.!?])(?=\s|$)", re.DOTALL)
 _NONE = "none"
 _WIDEST_CHOICE = 24
 

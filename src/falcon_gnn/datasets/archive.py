@@ -20,7 +20,8 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.resources import require_memory
 
 NPZ_FIX = (
-    "Write the file again with falcon_gnn.datasets.write_npz or numpy.savez_compressed; docs/data.md names the arrays."
+    "Write the file again with falcon_gnn.datasets.archive.write_npz or numpy.savez_compressed; docs/data.md names the "
+    "arrays."
 )
 
 

@@ -17,7 +17,9 @@ from falcon_gnn.datasets.reading import reading
 from falcon_gnn.files import replacing_folder
 from falcon_gnn.graph import Graph
 
-_FIX = "Write the folder again with falcon_gnn.datasets.write_folder or numpy.save; docs/data.md names the files."
+_FIX = (
+    "Write the folder again with falcon_gnn.datasets.folders.write_folder or numpy.save; docs/data.md names the files."
+)
 
 
 class _MappedFolder(Mapping[str, NDArray[Any]]):

@@ -58,8 +58,8 @@ def load_graph(
     """Return a graph from a known name or from any supported file or folder.
 
     Args:
-        source: A name of :func:`falcon_gnn.datasets.dataset_names`, or a path. A name wins over a file in the working
-            folder that is called the same; ``./cora`` is the file.
+        source: A name of :func:`falcon_gnn.datasets.named.dataset_names`, or a path. A name wins over a file in the
+            working folder that is called the same; ``./cora`` is the file.
         root: For names: the folder with the raw files; ``data`` by default.
         split: ``"public"``: the source's own masks, which must be there. ``"full"``: train on every node that is
             neither validation nor test. ``"random"``: a seeded split. None: the source's own masks, if any.

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from falcon_gnn.checks import check_flag, check_whole
 from falcon_gnn.errors import OptionError
 
 STOP_FILE_VARIABLE = "FALCON_GNN_STOP_FILE"
@@ -27,9 +28,8 @@ class DeviceOptions:
         Raises:
             OptionError: If it is below 1.
         """
-        if self.devices < 1:
-            msg = f"devices must be at least 1, got {self.devices}."
-            raise OptionError(msg)
+        check_whole("devices", self.devices, 1)
+        check_flag("synchronize_batch_norm", self.synchronize_batch_norm)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
-from falcon_gnn.graph import MASK_NAMES, WEIGHT_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.interop.tensors import features_to_tensor, labels_to_tensor, to_array, to_tensor
 from falcon_gnn.masks import find_masks
 
-_NODE_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 _WEIGHTS = ("weight", "w", "edge_weight")
 
 
@@ -39,7 +38,7 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
     columns = {name: to_array(value) for name, value in graph.ndata.items()}
     named = {role: columns.pop(name) for role, name in (("x", x), ("y", y)) if name in columns}
     masks = {name: columns.pop(name).astype(np.bool_) for name in MASK_NAMES if name in columns}
-    named |= {name: columns.pop(name) for name in _NODE_WEIGHTS if name in columns}
+    named |= {name: columns.pop(name) for name in SOFT_NAMES if name in columns}
     if not masks:
         masks, names = find_masks(columns, graph.num_nodes())
         columns = {name: value for name, value in columns.items() if name not in names}
@@ -75,7 +74,7 @@ def to_dgl(graph: Graph) -> Any:
         result.ndata["feat"] = features_to_tensor(graph.x, dense=True)
     if graph.y is not None:
         result.ndata["label"] = labels_to_tensor(graph.y)
-    for name in (*MASK_NAMES, *_NODE_WEIGHTS):
+    for name in (*MASK_NAMES, *SOFT_NAMES):
         if getattr(graph, name) is not None:
             result.ndata[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
-from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, WEIGHT_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.masks import find_masks, is_split_name
 from falcon_gnn.text import text_array
 
@@ -17,7 +17,6 @@ AUTO = "auto"
 
 _UNLABELLED = -1
 _PLACES = ("coordinate_x", "coordinate_y")
-_NODE_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 
 
 def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, weight: str | None = "weight") -> Graph:
@@ -61,7 +60,7 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
         name if told == AUTO and not is_place else None if told == AUTO else told for told, name in ((x, "x"), (y, "y"))
     )
     split = _split_by_name(graph, place) if known.isdisjoint(MASK_NAMES) else {}
-    attributes |= _other_attributes(rows, known - {x, y, *MASK_NAMES, *_NODE_WEIGHTS} - taken)
+    attributes |= _other_attributes(rows, known - {x, y, *MASK_NAMES, *SOFT_NAMES} - taken)
     if labels != list(range(len(labels))):
         attributes["node_id"] = _label_array(labels)
     return Graph.from_edges(
@@ -72,7 +71,7 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
         x=_column(rows, x, "x") if x is not None and x in known else None,
         y=_labels(rows, y) if y is not None and y in known else None,
         node_attributes=attributes,
-        **{name: _column(rows, name, "a weight") for name in _NODE_WEIGHTS if name in known},
+        **{name: _column(rows, name, "a weight") for name in SOFT_NAMES if name in known},
         **{name: _mask(rows, name) for name in MASK_NAMES if name in known},
         **split,
     )

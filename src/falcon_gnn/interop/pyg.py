@@ -2,14 +2,14 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import MissingDependencyError, OptionError
-from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, WEIGHT_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.interop.pyg_attributes import (
     EDGE_KEYS,
     AttributeKeys,
@@ -27,7 +27,7 @@ from falcon_gnn.interop.tensors import (
     to_scipy,
     to_tensor,
 )
-from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.config import CollapseConfig, with_options
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.resources import require_memory
@@ -44,7 +44,6 @@ except ImportError as error:
     raise MissingDependencyError(_MESSAGE) from error
 
 
-_WEIGHTS = (*WEIGHT_NAMES, "label_distribution")
 _DENSE_PURPOSE = "make sparse features dense (to_pyg(dense_features=False) keeps them sparse)"
 
 
@@ -88,7 +87,7 @@ def from_pyg(
     node_arrays = {
         "x": x if x is None else to_scipy(x) if is_sparse(x) else to_array(x),
         "y": None if y is None else to_array(y),
-        **{key: to_array(data[key]) for key in _WEIGHTS if key in keys.nodes},
+        **{key: to_array(data[key]) for key in SOFT_NAMES if key in keys.nodes},
         "node_attributes": attributes,
         **masks,
     }
@@ -127,7 +126,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
         data.edge_weight = to_tensor(graph.edge_weight)
     if graph.y is not None:
         data.y = labels_to_tensor(graph.y)
-    for name in (*MASK_NAMES, *_WEIGHTS):
+    for name in (*MASK_NAMES, *SOFT_NAMES):
         if getattr(graph, name) is not None:
             data[name] = to_tensor(getattr(graph, name))
     for name, value in graph.node_attributes.items():
@@ -179,13 +178,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         edge_attrs: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        known = [field.name for field in fields(CollapseConfig)]
-        unknown = sorted(set(options) - set(known))
-        if unknown or (config is None and "node_budget" not in options):
-            got = ", ".join(options) or "no option"
-            msg = f"FalconCollapse needs node_budget and takes {', '.join(known[1:])}; got {got}."
-            raise OptionError(msg)
-        self.config = CollapseConfig(**options) if config is None else replace(config, **options)
+        self.config = with_options(CollapseConfig, config, options, "FalconCollapse")
         self.split_index = split_index
         self.told: dict[str, Sequence[str]] = {"node_attrs": tuple(node_attrs), "edge_attrs": tuple(edge_attrs)}
         self.attributes = {"centrality": centrality_attr, "clusters": clusters_attr, "protect": protect_attr}
@@ -255,7 +248,7 @@ def _collapsed_data(data: Data, keys: AttributeKeys, result: CollapseResult, spl
         if key in out and not bool(out[key].any()):
             del out[key]
     device = _device(data)
-    for key in _WEIGHTS:
+    for key in SOFT_NAMES:
         if getattr(result.graph, key) is not None:
             out[key] = to_tensor(getattr(result.graph, key)).to(device)
     out.edge_index = torch.from_numpy(result.graph.edge_index).to(device)

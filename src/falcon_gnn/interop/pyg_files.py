@@ -35,7 +35,7 @@ _SAFE_CLASSES = {
 }
 _FIX = (
     "Load it where it comes from, and write it there with "
-    "falcon_gnn.datasets.write_npz(falcon_gnn.from_pyg(data), 'graph.npz')."
+    "falcon_gnn.datasets.archive.write_npz(falcon_gnn.from_pyg(data), 'graph.npz')."
 )
 
 

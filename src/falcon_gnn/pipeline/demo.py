@@ -1,6 +1,5 @@
 """The demonstration on embedded real data: collapse, train with and without, compare."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import RunOutcome
 from falcon_gnn.pipeline.outputs import PAGE_FILE, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
+from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport
@@ -39,7 +39,7 @@ class Demonstration:
     has_page: bool
 
 
-def run_demo(out: str | Path, on_stage: Callable[[str], None]) -> Demonstration:
+def run_demo(out: str | Path, on_stage: OnStage) -> Demonstration:
     """Collapse ``digits`` to 34 %, train SIGN and QSIGN on the full and on the collapsed graph, write the report."""
     out = Path(out)
     on_stage("loading")
@@ -59,9 +59,7 @@ def run_demo(out: str | Path, on_stage: Callable[[str], None]) -> Demonstration:
     return Demonstration(result.report, outcomes, has_page)
 
 
-def _train(
-    graph: Graph, model: ModelName, reduction: CollapseConfig | None, on_stage: Callable[[str], None]
-) -> RunOutcome:
+def _train(graph: Graph, model: ModelName, reduction: CollapseConfig | None, on_stage: OnStage) -> RunOutcome:
     training = replace(_TRAINING, model=replace(_TRAINING.model, model=model))
     return run(graph, RunConfig(training, reduction), name="digits", on_stage=on_stage)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
+from falcon_gnn.checks import check_choice, check_flag, check_kind
 from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig, Scope
@@ -72,8 +73,8 @@ class RunConfig:
     Attributes:
         training: The model and how to train it.
         reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
-        scope: What is trained on without a reduction: ``"train"`` the subgraph of the training nodes (as the paper),
-            ``"full"`` the whole graph with its training mask; None as a collapse decides. A reduction has its own.
+        scope: What is trained on without a reduction: ``train``, the subgraph of the training nodes (as the paper), or
+            ``full``, the whole graph with its training mask; by default as a collapse decides. A reduction has its own.
         hops_from: Where the survivors' hop features come from, for SIGN models and a GCN trained on rows: the
             ``reduced`` graph (the paper) or the ``original`` training graph. The latter costs no memory in training and
             does not shift the neighborhoods. A survivor of ``merge="mean"``, and a node of a coarsened graph, then has
@@ -97,16 +98,12 @@ class RunConfig:
         Raises:
             OptionError: If the hops are wanted from the original graph for a model without hop features.
         """
-        for name, value, kinds in (
-            ("training", self.training, (TrainConfig,)),
-            ("reduction", self.reduction, (CollapseConfig, CoarsenConfig, type(None))),
-        ):
-            if not isinstance(value, kinds):
-                msg = f"{name} must be a {' or '.join(kind.__name__ for kind in kinds)}, got {type(value).__name__}."
-                raise OptionError(msg)
-        if self.hops_from not in get_args(HopsFrom):
-            msg = f"hops_from must be one of {', '.join(get_args(HopsFrom))}, got {self.hops_from!r}."
-            raise OptionError(msg)
+        check_kind("training", self.training, TrainConfig)
+        check_kind("reduction", self.reduction, CollapseConfig, CoarsenConfig, type(None))
+        check_choice("scope", self.scope, (*get_args(Scope), None))
+        check_choice("hops_from", self.hops_from, get_args(HopsFrom))
+        for name in ("protect_training", "correct_and_smooth"):
+            check_flag(name, getattr(self, name))
         if self.hops_from == "original" and not self.training.trains_on_rows:
             msg = (
                 "hops_from='original' needs a SIGN model, or a gcn with train_on='rows', got "
@@ -159,9 +156,7 @@ class RunConfig:
             BudgetError: If an option says how to collapse and there is no budget.
             OptionError: If the preset is unknown.
         """
-        if preset not in get_args(Preset):
-            msg = f"preset must be one of {', '.join(get_args(Preset))}, got {preset!r}."
-            raise OptionError(msg)
+        check_choice("preset", preset, get_args(Preset))
         of_run = {name: value for name, value in given.items() if name in _own_names(cls) and name != "scope"}
         of_collapse = {name: value for name, value in given.items() if name in _own_names(CollapseConfig)}
         scope = given.get("scope")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.datasets.load import GRAPH_FILE
-from falcon_gnn.errors import MissingDependencyError
+from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
@@ -73,7 +73,7 @@ def write_peak_curves(
         configs: Configurations by the name to show.
         memory: A budget to draw as a reference, as :func:`falcon_gnn.planning.budget_text.parse_memory` reads it.
         path: The ``.png`` or ``.svg`` file to write.
-        scope: As in :class:`RunConfig`.
+        scope: As in :class:`falcon_gnn.RunConfig`.
 
     Raises:
         MissingDependencyError: If matplotlib is not installed.
@@ -103,7 +103,7 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
 
     Args:
-        folder: A folder that :func:`run` wrote.
+        folder: A folder that :func:`falcon_gnn.run` wrote.
         graph: Any graph with the features that the model was trained on; where the run corrected its predictions, with
             the labels of training nodes as well.
         path: The table to write.
@@ -112,9 +112,12 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
         The number of nodes labelled.
 
     Raises:
-        OptionError: If the folder holds no model.
+        OptionError: If the folder holds no model, or the path ends otherwise.
         GraphError: If the graph's features do not fit it.
     """
+    if Path(path).suffix not in (".csv", ".parquet"):
+        msg = f"path must end in .parquet or .csv, got {str(path)!r}."
+        raise OptionError(msg)
     from falcon_gnn.training.correction import predict_corrected
     from falcon_gnn.training.weights import load_model
 

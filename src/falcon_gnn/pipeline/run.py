@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from falcon_gnn.checks import check_kind
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
 from falcon_gnn.pipeline.outputs import write_run
-from falcon_gnn.pipeline.training_graph import OnStage, TrainingGraph, prepare, reduce_training_graph
+from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
+from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.correction import CorrectedScores, choose_correction
@@ -68,10 +70,12 @@ def run(
     """
     if out is not None:
         check_writable(out)
+    config = RunConfig() if config is None else config
+    check_kind("config", config, RunConfig)
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")
-    config, trained_on, plan = prepare(graph, RunConfig() if config is None else config, memory, on_stage)
+    config, trained_on, plan = prepare(graph, config, memory, on_stage)
     reduced_at = perf_counter()
     tell("training")
     result = train_prepared(

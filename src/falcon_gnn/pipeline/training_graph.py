@@ -1,6 +1,5 @@
 """The graph that a run trains on: reduced as its options say, or as far as a memory budget asks for."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.reduction.config import CollapseConfig
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from falcon_gnn.planning.fit import MemoryPlan
     from falcon_gnn.training.hops import Readout
     from falcon_gnn.training.sources import HopSource
-
-OnStage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,9 @@ def prepare(
         raise OptionError(msg)
     protect = graph.train_mask if config.protect_training else None
     fit = fit_collapse(graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage)
-    config = replace(config, training=fit.plan.training)
+    reduction, config = config.reduction, replace(config, training=fit.plan.training)
     if fit.result is None:
-        whole = replace(config, reduction=None, scope=config.reduction.scope if config.reduction else None)
+        whole = replace(config, reduction=None, scope=reduction.scope)
         return whole, reduce_training_graph(graph, whole, on_stage), fit.plan
     return replace(config, reduction=fit.result.config), _reduced(graph, config, fit.result), fit.plan
 

@@ -7,6 +7,7 @@ from math import ceil
 
 import numpy as np
 
+from falcon_gnn.checks import check_kind
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.planning.budget_text import device_memory, parse_memory
@@ -79,6 +80,7 @@ def fit_budget(
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
+    check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
     return fit_shape(whole, config, budget, choose_batches=choose_batches)
@@ -181,7 +183,7 @@ def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
     rows = _largest_fitting(peak, _fewest_nodes(config), num_nodes, budget)
     if rows == 0:
         raise _floor_error(whole, config, budget)
-    num_batches = min(config.num_batches, num_nodes)
+    num_batches = config.batches_of_rows(num_nodes)
     if choose_batches and ceil(num_nodes / num_batches) > rows:
         fewest_rows = min(FEWEST_BATCH_ROWS, rows)
         num_batches = max(num_batches, min(ceil(num_nodes / rows), num_nodes // fewest_rows))

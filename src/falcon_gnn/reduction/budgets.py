@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.errors import BudgetError
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, sort_by_group
 
 Selection = Literal["lowest", "stratified", "random"]
@@ -108,13 +108,7 @@ def select_kept(
 
     Returns:
         Bool, shape ``(N,)``; False for all other nodes.
-
-    Raises:
-        OptionError: If ``selection`` is unknown.
     """
-    if selection not in SELECTIONS:
-        msg = f"selection must be one of {', '.join(SELECTIONS)}, got {selection!r}."
-        raise OptionError(msg)
     key = np.random.default_rng([seed, 4]).permutation(len(rank)) if selection == "random" else rank
     ordered = sort_by_group(candidates, clusters, key)
     sizes = np.bincount(clusters[ordered], minlength=len(budgets))

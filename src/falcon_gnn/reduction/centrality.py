@@ -24,7 +24,7 @@ ZERO_SHARE = 1e-12
 """Share of the largest score below which one counts as 0."""
 _DEPENDENCY_BLOCKS = 8
 _SOURCES_PER_STEP = 1024
-_ABBREVIATIONS = {
+ABBREVIATIONS = {
     "DC": "degree", "BC": "betweenness", "CC": "closeness", "PR": "pagerank", "EC": "eigenvector",
 }  # fmt: skip
 CENTRALITIES = ("degree", "betweenness", "closeness", "pagerank", "eigenvector", "random")
@@ -51,7 +51,7 @@ def centrality_name(name: str) -> str:
     Raises:
         OptionError: If the name is unknown; suggests the nearest one.
     """
-    full = _ABBREVIATIONS.get(name.upper(), name.lower()) if isinstance(name, str) else None
+    full = ABBREVIATIONS.get(name.upper(), name.lower()) if isinstance(name, str) else None
     if full in CENTRALITIES:
         return full
     near = difflib.get_close_matches(str(name).lower(), CENTRALITIES, n=1)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
-import numpy as np
-
+from falcon_gnn.checks import check_choice, check_whole, is_number
 from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.labels import Task
 from falcon_gnn.reduction.budgets import SELECTIONS, Selection
@@ -109,10 +108,10 @@ class CollapseConfig:
             ("groups", get_args(GroupRule)), ("cluster_on", get_args(ClusterOn)),
         ):  # fmt: skip
             check_choice(name, getattr(self, name), choices)
-        if not (_is_number(self.gamma) and 0 <= self.gamma <= 1):
+        if not (is_number(self.gamma) and 0 <= self.gamma <= 1):
             msg = f"gamma must lie in [0, 1] (0: labels only, 1: features only), got {self.gamma!r}."
             raise OptionError(msg)
-        if not _is_number(self.node_budget) or not self.node_budget > 0:
+        if not is_number(self.node_budget) or not self.node_budget > 0:
             msg = f"node_budget must be a positive int (nodes) or a float in (0, 1] (share), got {self.node_budget!r}."
             raise BudgetError(msg)
         for name in ("selection", "order"):
@@ -127,10 +126,10 @@ class CollapseConfig:
             raise OptionError(msg)
         least_hops = 1 if self.groups == "alike" else 0
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):
-            _check_count(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name), 1)
+                check_whole(name, getattr(self, name), 1)
 
     def resolved(self) -> Self:
         """Return the same with the options that depend on ``groups`` filled in where they are not given."""
@@ -163,20 +162,3 @@ def with_options(kind: type[Config], config: Config | None, options: Mapping[str
         msg = f"{door}() takes a {kind.__name__}, got {type(config).__name__}. Or give the options as keywords."
         raise OptionError(msg)
     return kind(**options) if config is None else replace(config, **options)
-
-
-def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Stop at a value that is not among the choices."""
-    if value not in choices:
-        msg = f"{name} must be one of {', '.join(str(choice) for choice in choices)}, got {value!r}."
-        raise OptionError(msg)
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        msg = f"{name} must be a whole number of at least {least}, got {value!r}."
-        raise OptionError(msg)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

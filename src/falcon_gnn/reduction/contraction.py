@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
-from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
 from falcon_gnn.resources import require_memory
 
@@ -24,16 +23,8 @@ def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: 
         rank: Position of each node in the total order, shape ``(N,)``.
         clusters: Cluster of each node, shape ``(N,)``.
         order: ``"cluster"`` (Alg. 1: cluster 0 first, ascending rank inside each) or ``"global"`` (ascending rank).
-
-    Raises:
-        OptionError: If ``order`` is unknown.
     """
-    if order == "cluster":
-        return sort_by_group(removed, clusters, rank)
-    if order == "global":
-        return sort_by_rank(removed, rank)
-    msg = f"order must be one of {', '.join(ORDERS)}, got {order!r}."
-    raise OptionError(msg)
+    return sort_by_group(removed, clusters, rank) if order == "cluster" else sort_by_rank(removed, rank)
 
 
 def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: IdArray, rank: IdArray) -> IdArray:
@@ -108,13 +99,10 @@ def merge_edges(
         Row starts, neighbors and weights (None for ``"none"``) of the reduced graph.
 
     Raises:
-        OptionError: If ``edge_weights`` is unknown, or the memory does not suffice.
+        BudgetError: If the memory does not suffice.
     """
     from falcon_gnn._kernels import contraction as kernels
 
-    if edge_weights not in get_args(EdgeWeights):
-        msg = f"edge_weights must be one of {', '.join(get_args(EdgeWeights))}, got {edge_weights!r}."
-        raise OptionError(msg)
     group_starts, members = group_members(assignment, num_groups)
     new_ids = assignment.astype(indices.dtype)
     shape = (indptr, indices, group_starts, members, new_ids, _BLOCKS)

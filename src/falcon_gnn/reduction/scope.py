@@ -1,12 +1,13 @@
 """The part of the input that takes part in a collapse, and the caller's own arrays cut down to it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import IntArray
+from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, check_labels, encode_labels, infer_task
@@ -36,6 +37,7 @@ def choose_scope(graph: Graph, scope: Scope | None) -> Scope:
     Raises:
         OptionError: If the scope is ``"train"`` and the graph has no training mask.
     """
+    check_choice("scope", scope, (*get_args(Scope), None))
     if scope == "train" and graph.train_mask is None:
         msg = "scope='train' needs a graph with a train_mask. Set one, or use scope='full'."
         raise OptionError(msg)

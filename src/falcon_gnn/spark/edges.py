@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from falcon_gnn.adjacency import EdgeCleaning
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.spark.frames import F, cut_lineage
+from falcon_gnn.spark.nodes import WHOLE_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _WEIGHT_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 1.7e308
-_WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def _named_columns(edges: "DataFrame") -> "tuple[DataFrame, bool]":
     """Return the edges with the columns source, target and weight, and whether the weight is theirs."""
     types = dict(edges.dtypes)
     ends = next((pair for pair in (("source", "target"), ("src", "dst")) if set(pair) <= set(types)), None)
-    if ends is None or any(types[name] not in _WHOLE_TYPES for name in ends):
+    if ends is None or any(types[name] not in WHOLE_TYPES for name in ends):
         columns = ", ".join(f"{name} ({kind})" for name, kind in types.items())
         msg = f"edges must have columns source and target (or src and dst) of whole numbers, got {columns}."
         raise GraphError(msg)

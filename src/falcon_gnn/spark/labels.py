@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.labels import UNKNOWN, Task
+from falcon_gnn.labels import FEWEST_SUSPECT_CLASSES, UNKNOWN, Task
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.frames import F, first_row, summarise_entries
 from falcon_gnn.spark.nodes import NodeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_FEWEST_SUSPECT_CLASSES = 1_000
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def _encode_classes(
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
         raise OptionError(msg)
-    if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, num_nodes):
+    if num_classes is None and num_labels > max(FEWEST_SUSPECT_CLASSES, num_nodes):
         msg = (
             f"y holds a class {largest} for {num_nodes} nodes, which cannot be a class number. Number the classes from "
             "0, or use task='regression' if y is a quantity."

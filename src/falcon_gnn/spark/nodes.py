@@ -11,8 +11,8 @@ from falcon_gnn.spark.frames import F, number_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
-_NUMBER_TYPES = (*_WHOLE_TYPES, "float", "double", "boolean")
+WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
+_NUMBER_TYPES = (*WHOLE_TYPES, "float", "double", "boolean")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def describe_columns(nodes: "DataFrame") -> NodeColumns:
         GraphError: If ``node_id`` is missing or not a whole number, or ``x`` or ``y`` is of another type.
     """
     types = dict(nodes.dtypes)
-    if types.get("node_id") not in _WHOLE_TYPES:
+    if types.get("node_id") not in WHOLE_TYPES:
         msg = f"nodes must have a column node_id of whole numbers, got the columns {_listed(types)}."
         raise GraphError(msg)
     x, x_type = _number_column("x", ("x_", "feature_"), types)
@@ -58,7 +58,7 @@ def describe_columns(nodes: "DataFrame") -> NodeColumns:
         None if x is None else x.cast("array<double>"),
         None if y is None else y.cast("array<double>" if y_type.startswith("array") else "double"),
         y_type.startswith("array"),
-        y_type in _WHOLE_TYPES,
+        y_type in WHOLE_TYPES,
     )
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal, Self, get_args
 
+from falcon_gnn.checks import check_choice, check_flag, check_kind, check_whole, is_number
 from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.labels import Task
@@ -13,6 +13,7 @@ ModelName = Literal["gcn", "sign", "qsign", "sign-original", "cluster-gcn", "gas
 Precision = Literal["float32", "bf16"]
 TrainOn = Literal["graph", "rows"]
 BITS = (1, 2, 4, 8)
+"""Bits that divide a byte."""
 _DEFAULT_QSIGN_BITS = 2
 _ROW_MODELS = ("sign", "qsign", "sign-original")
 _PART_MODELS = ("cluster-gcn", "gas")
@@ -53,23 +54,24 @@ class ModelConfig:
         Raises:
             OptionError: If a value is not allowed; the message names it and what is.
         """
-        _check_choice("model", self.model, get_args(ModelName))
-        _check("hidden_channels", self.hidden_channels, _is_whole_from(1), "a whole number of at least 1")
+        check_choice("model", self.model, get_args(ModelName))
+        check_whole("hidden_channels", self.hidden_channels, 1)
         fewest = 2 if self.model == "sign-original" else 1
-        _check("num_layers", self.num_layers, _is_whole_from(fewest), f"a whole number of at least {fewest}")
-        _check("dropout", self.dropout, lambda v: 0 <= v < 1, "in [0, 1)")
-        _check("num_hops", self.num_hops, _is_whole_from(0), "a whole number of at least 0")
+        check_whole("num_layers", self.num_layers, fewest)
+        _check_range("dropout", self.dropout, lambda v: 0 <= v < 1, "in [0, 1)")
+        for name in ("batch_norm", "concat_self"):
+            check_flag(name, getattr(self, name))
+        check_whole("num_hops", self.num_hops, 0)
         if self.model == "qsign" and self.bits is None:
             object.__setattr__(self, "bits", _DEFAULT_QSIGN_BITS)
-        _check("bits", self.bits, lambda v: v is None or v in BITS, "1, 2, 4, 8 or None")
+        check_choice("bits", self.bits, (*BITS, None))
         if self.model == "sign" and self.bits is not None:
             msg = f"bits={self.bits} makes SIGN a QSIGN. Use model='qsign', or bits=None."
             raise OptionError(msg)
         if self.concat_self and self.uses_hop_features:
             msg = f"concat_self is an option of the GCN models, got model={self.model!r}, whose hops hold X already."
             raise OptionError(msg)
-        if self.num_parts is not None:
-            _check("num_parts", self.num_parts, _is_whole_from(1), "a whole number of at least 1 or None")
+        check_whole("num_parts", self.num_parts, 1, or_none=True)
 
     @property
     def uses_hop_features(self) -> bool:
@@ -145,19 +147,22 @@ class TrainConfig:
         Raises:
             OptionError: If a value is not allowed; the message names it and what is.
         """
-        _check("model", self.model, lambda v: isinstance(v, ModelConfig), "a ModelConfig")
-        _check("learning_rate", self.learning_rate, lambda v: 0 < v < float("inf"), "above 0")
-        _check("weight_decay", self.weight_decay, lambda v: 0 <= v < float("inf"), "at least 0")
+        check_kind("model", self.model, ModelConfig)
+        check_kind("device", self.device, str)
+        _check_range("learning_rate", self.learning_rate, lambda v: 0 < v < float("inf"), "above 0")
+        _check_range("weight_decay", self.weight_decay, lambda v: 0 <= v < float("inf"), "of at least 0")
         for name in ("num_epochs", "num_batches", "eval_every"):
-            _check(name, getattr(self, name), _is_whole_from(1), "a whole number of at least 1")
-        _check("patience", self.patience, lambda v: v is None or _is_whole_from(1)(v), "at least 1 or None")
-        _check("seed", self.seed, _is_whole_from(0), "a whole number of at least 0")
-        _check_choice("precision", self.precision, get_args(Precision))
-        _check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
-        if self.task is not None:
-            _check_choice("task", self.task, get_args(Task))
-        _check("weight_power", self.weight_power, lambda v: 0 <= v <= 1, "in [0, 1]")
-        _check_choice("train_on", self.train_on, get_args(TrainOn))
+            check_whole(name, getattr(self, name), 1)
+        for name in ("patience", "num_classes"):
+            check_whole(name, getattr(self, name), 1, or_none=True)
+        for name in ("deterministic", "measure_memory", "normalize_hops"):
+            check_flag(name, getattr(self, name))
+        check_whole("seed", self.seed, 0)
+        check_choice("precision", self.precision, get_args(Precision))
+        check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
+        check_choice("task", self.task, (*get_args(Task), None))
+        _check_range("weight_power", self.weight_power, lambda v: 0 <= v <= 1, "in [0, 1]")
+        check_choice("train_on", self.train_on, get_args(TrainOn))
         if self.train_on == "rows" and (self.model.model != "gcn" or self.model.concat_self):
             msg = (
                 f"train_on='rows' needs model='gcn' without concat_self, got model={self.model.model!r}, concat_self="
@@ -172,6 +177,10 @@ class TrainConfig:
             msg = f"num_parts must be at least num_batches ({self.num_batches}), got {parts}."
             raise OptionError(msg)
 
+    def batches_of_rows(self, num_rows: int) -> int:
+        """Return the batches that so many rows make: never more than rows, or, for batch norm, than pairs of rows."""
+        return min(self.num_batches, max(1, num_rows // 2) if self.model.batch_norm else num_rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, the model's nested, as JSON-ready values."""
         return asdict(self)
@@ -182,23 +191,7 @@ class TrainConfig:
         return cls(**{**values, "model": ModelConfig(**values["model"])})
 
 
-def _is_whole_from(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _check(name: str, value: Any, is_allowed: Callable[[Any], bool], allowed: str) -> None:
-    try:
-        fits = is_allowed(value)
-    except TypeError:
-        fits = False
-    if not fits:
-        msg = f"{name} must be {allowed}, got {value!r}."
-        raise OptionError(msg)
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        close = get_close_matches(str(value), choices, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        msg = f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}"
+def _check_range(name: str, value: Any, is_inside: Callable[[float], bool], allowed: str) -> None:
+    if not is_number(value) or not is_inside(value):
+        msg = f"{name} must be a number {allowed}, got {value!r}."
         raise OptionError(msg)

@@ -101,7 +101,7 @@ def row_batch(num_rows: int) -> BatchSize:
 def largest_batch(graph: GraphShape, config: TrainConfig) -> BatchSize:
     """Return the size that no batch of a training exceeds in any figure."""
     if config.trains_on_rows:
-        return row_batch(ceil(graph.num_targets / min(config.num_batches, graph.num_targets)))
+        return row_batch(ceil(graph.num_targets / config.batches_of_rows(graph.num_targets)))
     whole = whole_batch(graph)
     if not config.model.uses_parts or graph.parts is None:
         return whole

@@ -113,6 +113,4 @@ def _make_row_source(
         features = hop_features(source_graph, depth, rows=rows, first_hop=depth)
     else:
         features = hop_features(source_graph, config.model.num_hops, rows=rows, normalize=config.normalize_hops)
-    # Batch norm has no variance to go by in a batch of one row.
-    most_batches = max(1, len(node_ids) // 2) if config.model.batch_norm else len(node_ids)
-    return RowBatches(features, targets, min(config.num_batches, most_batches), config.seed)
+    return RowBatches(features, targets, config.batches_of_rows(len(node_ids)), config.seed)

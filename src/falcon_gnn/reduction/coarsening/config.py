@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from falcon_gnn.checks import check_choice
 from falcon_gnn.labels import Task
-from falcon_gnn.reduction.config import CollapseConfig, Scope, check_choice
+from falcon_gnn.reduction.config import CollapseConfig, Scope
 
 CoarsenMethod = Literal["variation_neighborhoods", "heavy_edge"]
 

@@ -1,6 +1,5 @@
 """The coarsening baseline (Huang et al. 2021): the public door to graph reduction by local variation or matching."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
-from falcon_gnn.reduction.clock import StageClock
+from falcon_gnn.reduction.clock import OnStage, StageClock
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.coarsening.contraction_levels import Coarsening, coarsen_components, component_budgets
 from falcon_gnn.reduction.coarsening.spectrum import SpectralError, sort_components
@@ -51,7 +50,7 @@ def coarsen(
     graph: Graph,
     config: CoarsenConfig | None = None,
     *,
-    on_stage: Callable[[str], None] | None = None,
+    on_stage: OnStage | None = None,
     **options: Any,
 ) -> CoarsenResult:
     """Return the graph coarsened to a node budget: groups of nodes become one node each.

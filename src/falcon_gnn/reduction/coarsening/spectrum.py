@@ -169,7 +169,8 @@ def restricted_spectral_error(graph: Graph, assignment: ArrayLike, num_vectors: 
 
     Args:
         graph: The graph before; N nodes.
-        assignment: Group of each node, as :attr:`CollapseResult.assignment`, shape ``(N,)``; nodes at -1 are left out.
+        assignment: Group of each node, as :attr:`falcon_gnn.CollapseResult.assignment`, shape ``(N,)``; nodes at -1 are
+            left out.
         num_vectors: Eigenvectors per component, the constant one included, at least 1.
 
     Raises:

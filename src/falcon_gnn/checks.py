@@ -1,0 +1,48 @@
+"""What options may be, looked at once, where a configuration is made."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from numbers import Integral, Real
+
+from falcon_gnn.errors import OptionError
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Stop at a value that is not among the choices, with the nearest one where a text is given."""
+    if value not in choices:
+        near = (
+            get_close_matches(value, [c for c in choices if isinstance(c, str)], n=1) if isinstance(value, str) else []
+        )
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        msg = f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}.{hint}"
+        raise OptionError(msg)
+
+
+def check_whole(name: str, value: object, least: int, *, or_none: bool = False) -> None:
+    """Stop at a value that is not a whole number of at least ``least``, or None where that is allowed."""
+    if or_none and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        allowed = f"a whole number of at least {least}" + (" or None" if or_none else "")
+        msg = f"{name} must be {allowed}, got {value!r}."
+        raise OptionError(msg)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Stop at a value that is neither True nor False."""
+    if not isinstance(value, bool):
+        msg = f"{name} must be True or False, got {value!r}."
+        raise OptionError(msg)
+
+
+def check_kind(name: str, value: object, *kinds: type) -> None:
+    """Stop at a value of another type."""
+    if not isinstance(value, kinds):
+        allowed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        msg = f"{name} must be a {allowed}, got {type(value).__name__}."
+        raise OptionError(msg)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
