@@ -10,7 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.temporaries import temporary_bytes
-from falcon_gnn.training.propagation import SparseMatrix, normalized_adjacency, spmm, take_rows
+from falcon_gnn.training.propagation import SparseMatrix, spmm, take_rows
+
+
+def normalized_adjacency(graph, dtype=np.float32):
+    return SparseMatrix.from_scipy(normalized_csr(graph, dtype))
 
 
 def _sparse(shape, seed=0, density=0.4):

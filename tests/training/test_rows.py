@@ -98,7 +98,7 @@ def test_predictions_do_not_depend_on_the_length_of_features(graph, name):
 
 @pytest.mark.parametrize("power", [-0.1, 1.5, "much"])
 def test_a_power_of_weights_lies_between_none_and_all(power):
-    with pytest.raises(OptionError, match=r"weight_power must be in \[0, 1\]"):
+    with pytest.raises(OptionError, match=r"weight_power must be a number in \[0, 1\]"):
         TrainConfig(weight_power=power)
 
 

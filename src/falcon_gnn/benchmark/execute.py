@@ -97,7 +97,8 @@ def load_dataset(dataset: DatasetConfig, data: Path) -> Graph:
         data: Folder that its path is relative to; for a known name, the root.
 
     Raises:
-        GraphError: If it is not there or unusable.
+        OptionError: If it is not there.
+        GraphError: If it is unusable.
     """
     split = {"split": dataset.split, "split_shares": dataset.split_shares, "seed": dataset.split_seed}
     if dataset.synthetic is not None:

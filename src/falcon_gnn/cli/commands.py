@@ -108,9 +108,13 @@ def collapse(
     if engine != "spark" and master is not None:
         msg = f"--master is Spark's, got {master!r} with --engine {engine}. Add --engine spark, or leave it out."
         raise OptionError(msg)
-    ignored = [name for name in was_given if name in _ONLY_WITH_MEMORY and budget.memory is None]
+    is_read = budget.memory is not None or budget.preset == "recommended"
+    ignored = [name for name in was_given if name in _ONLY_WITH_MEMORY and not is_read]
     if ignored:
-        msg = f"{ignored[0]} says what must fit a memory budget: it needs --memory, got none."
+        msg = (
+            f"{ignored[0]} says what must fit a memory budget, or what a preset is for: it needs --memory or --preset "
+            "recommended, got neither. Leave it out."
+        )
         raise BudgetError(msg)
     training = make_training(values)
     amount = budget.required()

@@ -31,17 +31,17 @@ class ScopedGraph:
     self_weight: NDArray[np.floating[Any]] | None = None
 
 
-def choose_scope(graph: Graph, scope: Scope | None) -> Scope:
+def choose_scope(scope: Scope | None, *, has_train_mask: bool) -> Scope:
     """Return which part of a graph takes part; None: the training nodes if there are any marked, else all.
 
     Raises:
-        OptionError: If the scope is ``"train"`` and the graph has no training mask.
+        OptionError: If the scope is unknown, or it is ``"train"`` and there is no training mask.
     """
     check_choice("scope", scope, (*get_args(Scope), None))
-    if scope == "train" and graph.train_mask is None:
+    if scope == "train" and not has_train_mask:
         msg = "scope='train' needs a graph with a train_mask. Set one, or use scope='full'."
         raise OptionError(msg)
-    return "full" if scope == "full" or graph.train_mask is None else "train"
+    return "train" if has_train_mask and scope != "full" else "full"
 
 
 def part_in_scope(graph: Graph, scope: Scope | None) -> tuple[Graph, IdArray]:
@@ -50,7 +50,7 @@ def part_in_scope(graph: Graph, scope: Scope | None) -> tuple[Graph, IdArray]:
     Raises:
         OptionError: As :func:`choose_scope`.
     """
-    if choose_scope(graph, scope) == "full":
+    if choose_scope(scope, has_train_mask=graph.train_mask is not None) == "full":
         return graph, np.arange(graph.num_nodes)
     assert graph.train_mask is not None
     ids = np.flatnonzero(graph.train_mask)
@@ -63,7 +63,7 @@ def resolve_scope(graph: Graph, scope: Scope | None) -> ScopedGraph:
     Raises:
         OptionError: As :func:`choose_scope`.
     """
-    if choose_scope(graph, scope) == "full":
+    if choose_scope(scope, has_train_mask=graph.train_mask is not None) == "full":
         ids = np.arange(graph.num_nodes)
         return ScopedGraph(
             "full", ids, True, graph.indptr, graph.indices, graph.edge_weight, graph.train_mask, graph.self_weight

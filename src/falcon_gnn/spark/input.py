@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from falcon_gnn.errors import BudgetError, FalconWarning, GraphError, OptionError
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.scope import choose_scope
 from falcon_gnn.spark.edges import IndexedEdges, index_edges
 from falcon_gnn.spark.frames import F, cut_lineage
 from falcon_gnn.spark.labels import LabelVectors, encode_labels
@@ -43,14 +44,12 @@ def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -
     """Return the tables checked, indexed and cut down to the scope.
 
     Raises:
-        GraphError: If a table is unusable, or the scope is ``"train"`` and there is no training mask.
+        GraphError: If a table is unusable.
+        OptionError: If the scope is ``"train"`` and there is no training mask.
     """
     columns = describe_columns(nodes)
     counts = check_nodes(nodes, columns)
-    if config.scope == "train" and "train_mask" not in counts:
-        msg = "scope='train' needs a node table with a train_mask. Add one, or use scope='full'."
-        raise OptionError(msg)
-    scope = "train" if "train_mask" in counts and config.scope != "full" else "full"
+    scope = choose_scope(config.scope, has_train_mask="train_mask" in counts)
     scoped = index_scope(nodes, scope)
     indexed = index_edges(edges, nodes, scoped)
     if indexed.is_weighted and config.edge_weights == "none":
@@ -69,7 +68,7 @@ def protected_nodes(scoped: "DataFrame", protect: "DataFrame | str | None") -> "
         protect: A table with ``node_id``, the name of a true-or-false node column, or None.
 
     Raises:
-        GraphError: If it is neither.
+        OptionError: If it is neither.
     """
     if protect is None:
         return scoped.select("index", F.lit(False).alias("is_protected"))

@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from falcon_gnn.graph import Graph
-from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 if TYPE_CHECKING:
@@ -84,11 +82,6 @@ def shared_tensor(array: NDArray[Any]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
-
-
-def normalized_adjacency(graph: Graph, dtype: Any = np.float32) -> SparseMatrix:
-    """Return Ã of Eq. 3 as tensors, shape ``(N, N)``; see :func:`falcon_gnn.propagation.normalized_csr`."""
-    return SparseMatrix.from_scipy(normalized_csr(graph, dtype))
 
 
 @torch.library.custom_op("falcon_gnn::spmm", mutates_args=())

@@ -31,7 +31,8 @@ def make_source(
         config: Model, number of batches, seed.
         task: What the labels are.
         device: Where a full batch stays.
-        hop_source: For the SIGN models: another graph to compute hop features on, and what each node of ``graph`` reads
+        hop_source: For the SIGN models and a GCN trained on rows: another graph to compute hop features on, and what
+            each node of ``graph`` reads
             there.
 
     Raises:

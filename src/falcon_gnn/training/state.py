@@ -53,7 +53,9 @@ class TrainResult:
         validation: Scores of the best weights on the validation nodes of the evaluation graph, or None without any.
         test: Likewise on its test nodes.
         num_parameters: Trained values.
-        memory: The measured peak of a training step on the most expensive batch, where the configuration asks for it.
+        memory: The measured peak of a training step on the most expensive batch of all epochs (also of those that early
+            stopping left out), where the configuration asks for it. Where no batch is the largest in every figure, the
+            three that need about the most are measured.
     """
 
     spec: ModelSpec
