@@ -164,7 +164,8 @@ def main(number: int = 50) -> None:
         ):
             (folder / title.split()[0]).mkdir()
             killed, ended = crash(arguments, outcome, number, folder / title.split()[0])
-            print(f"{title}: killed {killed} times, ended {ended} times as the unbroken run, all files readable")
+            ends = f"ended {ended} times as the unbroken run, all files readable"
+            print(f"{title}: killed {killed} times, {ends}", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from falcon_gnn.training.trainer import train
 CASES = int(os.environ.get("FALCON_FUZZ", "0"))
 _SHARES = {"bytes": 0.45, "tables": 0.15, "edges": 0.15, "pyg": 0.1, "networkx": 0.05, "collapse": 0.08, "train": 0.02}
 _QUICK = {"bytes": 70, "tables": 40, "edges": 40, "pyg": 30, "networkx": 20, "collapse": 20, "train": 3}
-_SECONDS = 10
+_SECONDS = 10  # of the process: a busy machine is not the reader's fault
 _BASE_BYTES = 64 << 20
 
 
@@ -57,7 +57,7 @@ def fuzzed(kind: str) -> Callable[[Any], Any]:
 def survive(action: Callable[[], Any], held_bytes: int = 0, num_nodes: int = 0) -> Any:
     """Return what an action gives, or None where it is refused as it should be."""
     tracemalloc.start()
-    start, result = time.monotonic(), None
+    start, result = time.process_time(), None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def survive(action: Callable[[], Any], held_bytes: int = 0, num_nodes: int = 0) 
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert time.monotonic() - start < _SECONDS
+    assert time.process_time() - start < _SECONDS
     assert peak <= _BASE_BYTES + 20 * (held_bytes + 8 * num_nodes), peak
     return result
 

@@ -9,13 +9,13 @@ import torch
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.planning.estimate import estimate_memory
+from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import PartBatches
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.history import split_halo
 from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.partition import BatchSize, DrawnBatch, undominated
-from falcon_gnn.training.propagation import normalized_csr
 from falcon_gnn.training.shapes import shape_of_graph
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.state import TrainingState
