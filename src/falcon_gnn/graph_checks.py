@@ -86,6 +86,12 @@ def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
     return array
 
 
+def _node_column(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
+    """Return an array with one row per node; a matrix of one column as that column."""
+    array = _node_array(name, value, num_nodes)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
 def checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
     """Return an array with one row per node, dense or sparse."""
     if not hasattr(value, "tocsr"):
@@ -150,9 +156,7 @@ def checked_labels(y: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:
     """Return labels, numbers of shape ``(num_nodes,)`` or ``(num_nodes, L)``."""
     if y is None:
         return None
-    labels = _node_array("y", y, num_nodes)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
+    labels = _node_column("y", y, num_nodes)
     if labels.ndim > 2 or labels.dtype.kind not in "fiub" or (labels.ndim == 2 and labels.shape[1] == 0):
         msg = (
             f"y must be numbers of shape (N,) or (N, L), got {labels.dtype} of shape {labels.shape}. Encode the labels."
@@ -168,9 +172,7 @@ def checked_mask(name: str, mask: ArrayLike | None, num_nodes: int) -> BoolArray
     """Return a mask that selects at least one node, bool of shape ``(num_nodes,)``."""
     if mask is None:
         return None
-    array = _node_array(name, mask, num_nodes)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
+    array = _node_column(name, mask, num_nodes)
     if array.dtype != np.bool_ and not (
         array.dtype.kind in "iu" and array.size and array.max() <= 1 and array.min() >= 0
     ):
@@ -189,9 +191,7 @@ def checked_node_weight(name: str, weight: ArrayLike | None, num_nodes: int) -> 
     """Return weights per node as floats; ``node_weight`` must be above 0, ``self_weight`` at least 0."""
     if weight is None:
         return None
-    array = _node_array(name, weight, num_nodes)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
+    array = _node_column(name, weight, num_nodes)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         msg = f"{name} must be numbers of shape ({num_nodes},), got {array.dtype} of shape {array.shape}."
         raise GraphError(msg)

@@ -293,6 +293,13 @@ def test_no_batch_is_too_small_for_batch_norm_on_every_device() -> None:
     assert min(batch.features.shape[0] for batch in shares.draw(1)) >= 2
 
 
+def test_the_sizes_are_those_of_the_fewer_batches_that_are_shared_out() -> None:
+    source = make_source(make_graph(), make_config("sign", num_batches=20), "classes", torch.device("cpu"))
+    shares = shard_source(source, Place(0, 4, 0), batch_norm=True)
+    largest = max(len(batch.targets) for batch in shares.draw(1))
+    assert [drawn.size.num_targets for drawn in shares.sizes(1)] == [largest]
+
+
 def test_more_devices_than_parts_are_refused() -> None:
     source = make_source(make_graph(), CONFIGS["cluster"], "classes", torch.device("cpu"))
     assert isinstance(shard_source(source, Place(0, 4, 0), batch_norm=False), PartShards)

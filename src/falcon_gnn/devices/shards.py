@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from falcon_gnn.devices.place import Place
 from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import BatchSource, GraphBatch, PartBatches, RowBatch, RowBatches
-from falcon_gnn.training.partition import DrawnBatch, deal_parts, epoch_generator, join_parts
+from falcon_gnn.training.partition import DrawnBatch, join_parts
 from falcon_gnn.training.targets import Targets
 
 
@@ -70,21 +71,19 @@ class RowShards:
     Args:
         batches: The global batches.
         place: Which share is wanted.
-        num_batches: Global batches per epoch.
     """
 
-    def __init__(self, batches: RowBatches, place: Place, num_batches: int) -> None:
-        self.batches, self.place, self.num_batches = batches, place, num_batches
+    def __init__(self, batches: RowBatches, place: Place) -> None:
+        self.batches, self.place = batches, place
 
     def draw(self, epoch: int) -> Iterator[RowBatch]:
         """Yield this device's share of the batches of an epoch."""
-        features, targets = self.batches.features, self.batches.targets
-        order = epoch_generator(self.batches.seed, epoch).permutation(len(targets))
-        for ids in np.array_split(order, self.num_batches):
-            own = np.sort(np.array_split(ids, self.place.num_devices)[self.place.rank])
-            rows = torch.from_numpy(np.asarray(features[own], dtype=np.float32))
+        batches, targets = self.batches, self.batches.targets
+        for ids in batches.deal(epoch):
+            own = np.sort(_share(self.place, ids))
             whole = targets.take(torch.from_numpy(ids))
-            yield RowBatch(rows, shard_targets(targets.take(torch.from_numpy(own)), whole, self.place.num_devices))
+            shared = shard_targets(targets.take(torch.from_numpy(own)), whole, self.place.num_devices)
+            yield RowBatch(batches.read(own), shared)
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the size of the largest global batch, of which a share is no larger."""
@@ -97,23 +96,21 @@ class PartShards:
     Args:
         batches: The global batches.
         place: Which share is wanted.
-        num_batches: Global batches per epoch.
     """
 
-    def __init__(self, batches: PartBatches, place: Place, num_batches: int) -> None:
-        self.batches, self.place, self.num_batches = batches, place, num_batches
+    def __init__(self, batches: PartBatches, place: Place) -> None:
+        self.batches, self.place = batches, place
 
     def draw(self, epoch: int) -> Iterator[GraphBatch]:
         """Yield this device's share of the batches of an epoch; a batch without a label is left out on every device."""
-        batches, num_devices = self.batches, self.place.num_devices
-        settings = batches.settings
-        for chosen in deal_parts(len(batches.parts), self.num_batches, settings.seed, epoch):
+        batches = self.batches
+        for chosen in batches.deal(epoch):
             _, whole = batches.labels.locate(join_parts(batches.parts, chosen))
             if len(whole) == 0:
                 continue
-            ids = join_parts(batches.parts, np.array_split(chosen, num_devices)[self.place.rank])
+            ids = join_parts(batches.parts, _share(self.place, chosen))
             rows, own = batches.labels.locate(ids)
-            yield GraphBatch(batches.read(ids), shard_targets(own, whole, num_devices), rows)
+            yield GraphBatch(batches.read(ids), shard_targets(own, whole, self.place.num_devices), rows)
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the sizes of the global batches, of which a share is no larger."""
@@ -134,10 +131,15 @@ def shard_source(source: BatchSource, place: Place, *, batch_norm: bool) -> Batc
     if isinstance(source, RowBatches):
         smallest = place.num_devices * (2 if batch_norm else 1)
         most = _most_batches(len(source.targets), smallest, "labelled training nodes")
-        return RowShards(source, place, min(source.num_batches, most))
+        return RowShards(source.at_most(most), place)
     assert isinstance(source, PartBatches)
     most = _most_batches(len(source.parts), place.num_devices, "parts")
-    return PartShards(source, place, min(source.settings.num_batches, most))
+    return PartShards(source.at_most(most), place)
+
+
+def _share(place: Place, dealt: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a device's rows or parts of a global batch."""
+    return np.array_split(dealt, place.num_devices)[place.rank]
 
 
 def _most_batches(available: int, smallest: int, what: str) -> int:

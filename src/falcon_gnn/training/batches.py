@@ -1,7 +1,8 @@
 """The batches of an epoch: rows of hop features (SIGN), the whole graph (GCN), some parts of it (Cluster-GCN)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -101,16 +102,26 @@ class RowBatches:
 
     def draw(self, epoch: int) -> Iterator[RowBatch]:
         """Yield the batches of an epoch; rows are read in ascending order, which suits a memory map."""
-        order = epoch_generator(self.seed, epoch).permutation(len(self.targets))
-        for ids in np.array_split(order, self.num_batches):
-            ids.sort()
-            rows = torch.from_numpy(np.asarray(self.features[ids], dtype=np.float32))
-            yield RowBatch(rows, self.targets.take(torch.from_numpy(ids)))
+        for dealt in self.deal(epoch):
+            ids = np.sort(dealt)
+            yield RowBatch(self.read(ids), self.targets.take(torch.from_numpy(ids)))
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the size of the first batch, which none exceeds."""
         num_rows = -(-len(self.targets) // self.num_batches)
         return [DrawnBatch(1, 0, BatchSize(num_rows, 0, num_rows))]
+
+    def deal(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Return the rows in each batch of an epoch, in the order of the shuffle."""
+        return np.array_split(epoch_generator(self.seed, epoch).permutation(len(self.targets)), self.num_batches)
+
+    def read(self, ids: NDArray[np.int64]) -> Tensor:
+        """Return some rows of the features, given ascending."""
+        return torch.from_numpy(np.asarray(self.features[ids], dtype=np.float32))
+
+    def at_most(self, num_batches: int) -> "RowBatches":
+        """Return the same in no more than so many batches per epoch."""
+        return RowBatches(self.features, self.targets, min(self.num_batches, num_batches), self.seed)
 
 
 class FullBatch:
@@ -216,6 +227,12 @@ class PartBatches:
     def deal(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return the numbers of the parts in each batch of an epoch."""
         return deal_parts(len(self.parts), self.settings.num_batches, self.settings.seed, epoch)
+
+    def at_most(self, num_batches: int) -> "PartBatches":
+        """Return the same parts in no more than so many batches per epoch."""
+        fewer = copy(self)
+        fewer.settings = replace(self.settings, num_batches=min(self.settings.num_batches, num_batches))
+        return fewer
 
     def read(self, ids: NDArray[np.int64]) -> GraphInput:
         """Return what a GCN reads of the graph among some nodes, given ascending."""
