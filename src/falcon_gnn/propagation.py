@@ -45,18 +45,13 @@ def normalize_adjacency(
     """
     from scipy.sparse import csr_array
 
-    num_nodes, degrees = len(indptr) - 1, np.diff(indptr)
-    row = np.repeat(np.arange(num_nodes, dtype=indices.dtype), degrees)
-    weights = None if edge_weight is None else edge_weight.astype(np.float64)
-    total = degrees if weights is None else np.bincount(row, weights, num_nodes)
-    own = 1.0 if self_weight is None else self_weight.astype(np.float64)
-    # A node without any weight at all has no vector to average: its row is zero.
-    scale = np.zeros(num_nodes)
-    np.divide(1.0, np.sqrt(own + total), out=scale, where=own + total > 0)
-    scale = scale.astype(dtype)
+    num_nodes = len(indptr) - 1
+    row = np.repeat(np.arange(num_nodes, dtype=indices.dtype), np.diff(indptr))
+    scale = inverse_root_degrees(indptr, edge_weight, self_weight).astype(dtype)
     values = scale[row] * scale[indices]
-    if weights is not None:
-        values *= weights.astype(dtype)
+    if edge_weight is not None:
+        values *= edge_weight.astype(dtype)
+    own = 1.0 if self_weight is None else self_weight.astype(np.float64)
     # Every entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
     places = np.arange(len(row)) + row + (indices > row)
     diagonal = indptr[:-1] + np.arange(num_nodes)
@@ -68,3 +63,23 @@ def normalize_adjacency(
     matrix = csr_array((data, columns, indptr + np.arange(num_nodes + 1)), shape=(num_nodes, num_nodes))
     matrix.has_canonical_format = True
     return matrix
+
+
+def inverse_root_degrees(
+    indptr: NDArray[np.int64],
+    edge_weight: NDArray[np.floating[Any]] | None = None,
+    self_weight: NDArray[np.floating[Any]] | None = None,
+) -> NDArray[np.float64]:
+    """Return the diagonal of D^(-1/2), float64, shape ``(N,)``; 0 for a node without any weight.
+
+    Such a node has no vector to average. Arguments as in :func:`normalize_adjacency`.
+    """
+    degrees = np.diff(indptr).astype(np.float64)
+    if edge_weight is not None:
+        filled = np.flatnonzero(degrees)
+        if filled.size:
+            degrees[filled] = np.add.reduceat(edge_weight.astype(np.float64), indptr[filled])
+    total = degrees + (1.0 if self_weight is None else self_weight.astype(np.float64))
+    scale = np.zeros(len(degrees))
+    np.divide(1.0, np.sqrt(total), out=scale, where=total > 0)
+    return scale

@@ -95,3 +95,10 @@ def test_hidden_labels_do_not_move_the_label_columns():
     spaces = [label_columns(encode_labels(labels, "multilabel", visible=visible), 3, 0) for labels in (y, other)]
     assert np.array_equal(*spaces)
     assert not spaces[0][20:].any()
+
+
+def test_the_last_node_with_edges_counts_all_of_its_weight_beside_isolated_ones():
+    edges = np.array([[0, 1, 2], [4, 4, 4]])
+    graph = Graph.from_edges(edges, num_nodes=7, edge_weight=[0.5, 2.0, 3.0], x=np.eye(7, dtype=np.float32))
+    expected = normalized_csr(graph).toarray() @ graph.x
+    assert hop_space(graph.x, resolve_scope(graph, None), 1, 0) == pytest.approx(_unit(expected), abs=1e-6)

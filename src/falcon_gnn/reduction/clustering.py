@@ -1,16 +1,12 @@
 """K-means clusters of the rows of M (Alg. 1, line 4)."""
 
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning
 from falcon_gnn.reduction.matrix import FeatureLabelMatrix
-
-if TYPE_CHECKING:
-    pass
 
 IdArray = NDArray[np.int64]
 

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from falcon_gnn.graph_checks import Features
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.propagation import inverse_root_degrees
+from falcon_gnn.reduction.matrix import column_range
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import require_memory
 
@@ -131,13 +133,7 @@ class _Adjacency:
         num_nodes = len(scope.ids)
         self.weight = np.empty(0) if scope.edge_weight is None else scope.edge_weight
         self.own = np.ones(num_nodes) if scope.self_weight is None else scope.self_weight.astype(np.float64)
-        degrees = np.diff(scope.indptr).astype(np.float64)
-        if scope.edge_weight is not None and scope.edge_weight.size:
-            # A row without edges takes the next row's first entry here, and is mended after.
-            starts = np.minimum(scope.indptr[:-1], len(scope.edge_weight) - 1)
-            degrees = np.where(degrees > 0, np.add.reduceat(scope.edge_weight.astype(np.float64), starts), 0)
-        self.scale = np.zeros(num_nodes)
-        np.divide(1.0, np.sqrt(self.own + degrees), out=self.scale, where=self.own + degrees > 0)
+        self.scale = inverse_root_degrees(scope.indptr, scope.edge_weight, scope.self_weight)
 
     def multiply(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
         """Write ÃH into ``target``, another array."""
@@ -170,8 +166,8 @@ def _scaled_labels(encoding: LabelEncoding) -> NDArray[np.float32]:
     """Return label vectors with each column min-max scaled over its visible values; 0 where nothing is visible."""
     values = encoding.matrix.astype(np.float32)
     known = np.broadcast_to(encoding.labelled[:, None], values.shape) if encoding.known is None else encoding.known
-    low = np.where(known, values, np.inf).min(axis=0)
-    width = np.where(known, values, -np.inf).max(axis=0) - low
+    low, high = (side.astype(np.float32) for side in column_range(encoding))
+    width = high - low
     scaled = np.zeros_like(values)
     np.divide(values - low, width, out=scaled, where=known & (width > 0))
     return scaled

@@ -11,8 +11,6 @@ from falcon_gnn.labels import LabelEncoding
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-IdArray = NDArray[np.int64]
-
 BLOCK_VALUES = 1 << 19
 
 
@@ -161,7 +159,7 @@ def build_matrix(
     label_scale = None
     if has_labels:
         assert encoding is not None
-        low, high = _column_range(encoding)
+        low, high = column_range(encoding)
         label_scale = _scale(low, high, beta)
     if encoding is not None:
         num_rows = len(encoding.matrix)
@@ -205,7 +203,7 @@ def _dense_range(
     return low, high
 
 
-def _column_range(encoding: LabelEncoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def column_range(encoding: LabelEncoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return each label column's minimum and maximum over its visible values; 0 and 0 where it has none."""
     visible = encoding.matrix[encoding.labelled].astype(np.float64)
     if encoding.known is None:
