@@ -14,6 +14,10 @@ Task = Literal["classes", "multilabel", "regression"]
 UNKNOWN = -1
 """Beside NaN, the value of a label that nobody knows."""
 
+AMBIGUOUS_UNKNOWN = (
+    "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
+    "Use 0 in place of -1 for the former, NaN for the latter."
+)
 FEWEST_SUSPECT_CLASSES = 1_000
 
 
@@ -135,11 +139,7 @@ def check_labels(
         )
         raise GraphError(msg)
     if (seen == UNKNOWN).any() and (known == 1).all() and known.size and not (y == 0).any():
-        msg = (
-            "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
-            "Use 0 in place of -1 for the former, NaN for the latter."
-        )
-        raise GraphError(msg)
+        raise GraphError(AMBIGUOUS_UNKNOWN)
     rows = seen[known_cells(seen, task).any(axis=1)]
     is_one_hot = len(rows) > 1 and bool(
         (rows >= 0).all() and (rows.sum(axis=1) == 1).all() and (rows.max(axis=1) == 1).all()

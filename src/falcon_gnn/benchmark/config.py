@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from falcon_gnn.benchmark.metrics import METRICS
+from falcon_gnn.checks import check_choice
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
 from falcon_gnn.errors import OptionError
@@ -337,9 +338,7 @@ def _check_models(config: BenchmarkConfig, place: str) -> None:
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...], place: str) -> Any:
-    if value not in choices:
-        msg = f"{place}: {name} must be one of {', '.join(choices)}, got {value!r}."
-        raise OptionError(msg)
+    check_choice(f"{place}: {name}", value, choices)
     return value
 
 

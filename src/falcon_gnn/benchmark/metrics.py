@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from falcon_gnn.errors import OptionError
+from falcon_gnn.checks import check_choice
 
 Record = Mapping[str, Any]
 
@@ -93,7 +93,5 @@ def metric_of(name: str) -> Metric:
     Raises:
         OptionError: If there is none of that name.
     """
-    if name not in METRICS:
-        msg = f"metric must be one of {', '.join(METRICS)}, got {name!r}."
-        raise OptionError(msg)
+    check_choice("metric", name, tuple(METRICS))
     return METRICS[name]

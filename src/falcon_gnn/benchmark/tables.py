@@ -13,7 +13,7 @@ from falcon_gnn.benchmark.metrics import Metric, metric_of
 from falcon_gnn.benchmark.paper import PAPER_MODELS
 from falcon_gnn.benchmark.plan import Cell
 from falcon_gnn.benchmark.summary import CellFigure, Summary
-from falcon_gnn.errors import OptionError
+from falcon_gnn.checks import check_choice
 from falcon_gnn.files import replacing
 from falcon_gnn.reporting.formats import NOTHING, format_share, format_signed
 
@@ -55,9 +55,7 @@ def render(summaries: Sequence[Summary], form: Format) -> str:
     Raises:
         OptionError: If the format is another one.
     """
-    if form not in get_args(Format):
-        msg = f"format must be one of {', '.join(get_args(Format))}, got {form!r}."
-        raise OptionError(msg)
+    check_choice("format", form, get_args(Format))
     if form == "csv":
         return _csv(summaries)
     write = _markdown if form == "md" else _latex

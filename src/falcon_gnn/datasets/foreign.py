@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.datasets.layout import Arrays
 from falcon_gnn.datasets.options import LoadOptions, pick_names
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-
-Arrays = Mapping[str, NDArray[Any]]
 
 _ADJACENCY = ("adj_", "adj_matrix.", "adj.")
 _ATTRIBUTES = ("attr_", "attr_matrix.", "attr.")

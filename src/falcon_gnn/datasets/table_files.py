@@ -14,7 +14,7 @@ SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _BLOCK_BYTES = 1 << 24
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
-_FIX = "docs/data.md names the columns of an edge list and of a node table."
+TABLE_FIX = "docs/data.md names the columns of an edge list and of a node table."
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_batches(
         num_rows: Rows of a batch of Parquet.
     """
     for part in part_files(path):
-        with reading(part, "a table", _FIX):
+        with reading(part, "a table", TABLE_FIX):
             if is_parquet(part):
                 yield from _parquet_batches(part, columns, num_rows)
             else:
@@ -77,7 +77,7 @@ def read_whole(path: Path) -> Any:
 
     tables = []
     for part in part_files(path):
-        with reading(part, "a table", _FIX):
+        with reading(part, "a table", TABLE_FIX):
             tables.append(parquet.ParquetFile(part).read() if is_parquet(part) else _read_csv(part))
             if tables[-1].column_names != tables[0].column_names:
                 _check_same_columns(tables[0].column_names, tables[-1].column_names)

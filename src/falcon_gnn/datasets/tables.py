@@ -19,14 +19,21 @@ from falcon_gnn.datasets.layout import SPLITS_NAMES, node_arrays
 from falcon_gnn.datasets.node_table import ID_NAME, ColumnRoles, find_roles, node_columns
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
-from falcon_gnn.datasets.table_files import column_names, find_table, is_parquet, read_batches, read_text, read_whole
+from falcon_gnn.datasets.table_files import (
+    TABLE_FIX,
+    column_names,
+    find_table,
+    is_parquet,
+    read_batches,
+    read_text,
+    read_whole,
+)
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
 
 _ENDS = (("source", "target"), ("src", "dst"), ("src_id", "dst_id"))
 _BATCH_ROWS = 1 << 20
 _WEIGHTS = ("weight", "edge_weight")
-_FIX = "docs/data.md names the columns of an edge list and of a node table."
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def read_tables(files: TableFiles, *, split_index: int | None = None, options: L
     """
     columns: dict[str, Any] = {}
     if files.nodes is not None:
-        with reading(files.nodes, "a node table", _FIX):
+        with reading(files.nodes, "a node table", TABLE_FIX):
             columns = _read_nodes(files.nodes, options or LoadOptions())
     num_nodes = _count_nodes(files, columns)
     for name in SPLITS_NAMES.keys() & columns.keys():
@@ -76,13 +83,13 @@ def read_tables(files: TableFiles, *, split_index: int | None = None, options: L
         ids = None
     if ids is not None:
         columns[ID_NAME] = ids
-    with reading(files.nodes or files.edges, "a node table", _FIX):
+    with reading(files.nodes or files.edges, "a node table", TABLE_FIX):
         if ids is not None:
             check_distinct(ids, ID_NAME)
         arrays = node_arrays(columns, num_nodes, split_index)
         # An edgeless graph checks the arrays, so that what is wrong in this file is not laid at the edges' door.
         Graph(np.zeros(num_nodes + 1, np.int64), np.zeros(0, np.int32), **_given(arrays))
-    with reading(files.edges, "an edge list", _FIX):
+    with reading(files.edges, "an edge list", TABLE_FIX):
         walk, weight_dtype = _edge_walk(files.edges, ids)
         return Graph.from_edge_chunks(walk, num_nodes, weight_dtype=weight_dtype, **arrays)
 

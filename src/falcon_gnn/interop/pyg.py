@@ -76,9 +76,16 @@ def from_pyg(
         >>> from_pyg(data)
         Graph(num_nodes=4, num_edges=2, num_features=0)
     """
+    return _read(data, split_index, node_attrs, edge_attrs)[0]
+
+
+def _read(
+    data: Data, split_index: int | None, node_attrs: Sequence[str], edge_attrs: Sequence[str]
+) -> tuple[Graph, AttributeKeys]:
+    """Return the graph of a ``Data``, and what each of its attributes belongs to."""
     num_nodes = count_nodes(data)
     keys = sort_keys(data, num_nodes, node_attrs, edge_attrs)
-    warn_about(keys, stacklevel=2)
+    warn_about(keys, stacklevel=3)
     masks, attributes = pick_masks(data, split_index, num_nodes)
     for key in keys.nodes:
         if key not in ROW_NAMES:
@@ -93,11 +100,11 @@ def from_pyg(
     }
     adjacency = data.get("edge_index", data.get("adj_t", data.get("adj")))
     if adjacency is not None and is_sparse(adjacency):
-        return Graph.from_scipy(to_scipy(adjacency), warn_one_way="always", **node_arrays)
+        return Graph.from_scipy(to_scipy(adjacency), warn_one_way="always", **node_arrays), keys
     edges = np.zeros((2, 0), np.int64) if adjacency is None else to_array(adjacency)
     weight = data.get("edge_weight")
     weight = None if weight is None else to_array(weight)
-    return Graph.from_edges(edges, num_nodes, edge_weight=weight, warn_one_way="always", **node_arrays)
+    return Graph.from_edges(edges, num_nodes, edge_weight=weight, warn_one_way="always", **node_arrays), keys
 
 
 def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
@@ -192,11 +199,10 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         Raises:
             GraphError: As :func:`from_pyg` and :func:`falcon_gnn.collapse`.
         """
-        graph = from_pyg(data, self.split_index, **self.told)
+        graph, keys = _read(data, self.split_index, **self.told)
         given: dict[str, Any] = {
             name: self._given(data, key) for name, key in self.attributes.items() if key is not None
         }
-        keys = sort_keys(data, graph.num_nodes, **self.told)
         return _collapsed_data(data, keys, collapse(graph, self.config, **given), self.split_index or 0)
 
     def _given(self, data: Data, key: str) -> NDArray[Any]:

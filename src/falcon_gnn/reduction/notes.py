@@ -1,7 +1,6 @@
 """What a reader of a collapse should know: what the input lacked, what an option did not do, what was lost."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 _MOST_DROPPED = 0.1
 _MOST_NAMES = 12
@@ -34,9 +33,9 @@ def note_input(*, has_x: bool, has_y: bool, is_split: bool, attributes: Collecti
     return notes
 
 
-def note_options(options: dict[str, Any]) -> list[str]:
-    """Return notes about options that had no effect; ``options`` as the report shows them."""
-    if options.get("num_clusters") != "given":
+def note_options(*, has_own_clusters: bool) -> list[str]:
+    """Return notes about options that had no effect, as where the caller gave the clusters."""
+    if not has_own_clusters:
         return []
     return [
         "clusters= was given: num_clusters, gamma, the features and the labels had no say in the clusters. Leave it "

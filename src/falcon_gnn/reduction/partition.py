@@ -1,7 +1,7 @@
 """Rows cut into an exact number of groups of alike rows: K-means inside given segments, level by level (ours)."""
 
 from collections.abc import Callable
-from heapq import heapify, heapreplace
+from heapq import heapify, heappush, heapreplace
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,5 @@ def _fill_up(labels: IdArray, starts: IdArray, center_starts: IdArray) -> None:
             half = (len(rows) + 1) // 2
             members[group], members[int(empty)] = rows[:half], rows[half:]
             heapreplace(heap, (-half, group))
-            heap.append((half - len(rows), int(empty)))
-            heapify(heap)
+            heappush(heap, (half - len(rows), int(empty)))
             inside[rows[half:]] = empty

@@ -262,7 +262,7 @@ def make_report(
             is_split=graph.train_mask is not None,
             attributes=graph.node_attributes,
         ),
-        *note_options(options),
+        *note_options(has_own_clusters=options.get("num_clusters") == "given"),
         *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
     )
     return CollapseReport(

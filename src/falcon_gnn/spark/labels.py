@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.labels import FEWEST_SUSPECT_CLASSES, UNKNOWN, Task
+from falcon_gnn.labels import AMBIGUOUS_UNKNOWN, FEWEST_SUSPECT_CLASSES, UNKNOWN, Task
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.frames import F, first_row, summarise_entries
 from falcon_gnn.spark.nodes import NodeColumns
@@ -149,11 +149,7 @@ def _check_multilabel(nodes: "DataFrame", values: "Column", visible: "Column", *
         )
         raise GraphError(msg)
     if num_minus and num_with_one and not num_with_zero:
-        msg = (
-            "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
-            "Use 0 in place of -1 for the former, NaN for the latter."
-        )
-        raise GraphError(msg)
+        raise GraphError(AMBIGUOUS_UNKNOWN)
     if num_labelled > 1 and num_labelled == num_one_hot and not is_told:
         msg = (
             "y has exactly one 1 in every row and is used as multi-label. If these are classes, make it a column of "

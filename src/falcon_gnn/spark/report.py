@@ -68,8 +68,7 @@ def make_notes(
     lost = note_losses(
         num_dropped, given.num_nodes, config.merge, shares.get("shares_before", []), shares.get("shares_after", [])
     )
-    options = note_options({"num_clusters": "given"}) if has_own_clusters else []
-    return inputs + options + lost
+    return inputs + note_options(has_own_clusters=has_own_clusters) + lost
 
 
 def _label_summary(given: SparkInput, nodes: "DataFrame") -> dict[str, Any] | None:

@@ -32,8 +32,7 @@ def make_source(
         task: What the labels are.
         device: Where a full batch stays.
         hop_source: For the SIGN models and a GCN trained on rows: another graph to compute hop features on, and what
-            each node of ``graph`` reads
-            there.
+            each node of ``graph`` reads there.
 
     Raises:
         GraphError: If the graph has no features or no labelled training node, or ``hop_source`` does not fit.

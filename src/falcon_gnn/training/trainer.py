@@ -41,9 +41,8 @@ def train(
         eval_graph: The original graph, whose validation and test nodes are scored over all its edges; by default
             ``graph``.
         hop_source: For the SIGN models and a GCN trained on rows: what returns a graph on which the hop features of
-            the training nodes are
-            computed, and what each node of ``graph`` reads there: the id of a node, shape ``(n,)``, or weights of all
-            nodes, SciPy CSR of shape ``(n, N)``. By default ``graph`` itself.
+            the training nodes are computed, and what each node of ``graph`` reads there: the id of a node, shape
+            ``(n,)``, or weights of all nodes, SciPy CSR of shape ``(n, N)``. By default ``graph`` itself.
         checkpoint: A file that takes the whole state every ``checkpoint_seconds``, at the end and on Ctrl-C, which
             first finishes the epoch and then raises KeyboardInterrupt.
         checkpoint_seconds: Least time between two checkpoints.
