@@ -163,8 +163,9 @@ def node_kinds(
 def _plan(kind: IdArray, own_clusters: IdArray | None, protected: BoolArray, budget: int, is_classes: bool) -> _Quotas:
     """Split the budget over the caller's clusters, at least one group each, and inside them over the kinds."""
     owner = np.zeros(len(kind), np.int64) if own_clusters is None else own_clusters
-    pairs, segment = np.unique(np.stack([owner, kind]), axis=1, return_inverse=True)
-    segment, segment_owner = segment.reshape(-1).astype(np.int64), pairs[0]
+    num_kinds = int(kind.max()) + 1
+    pairs, segment = np.unique(owner * num_kinds + kind, return_inverse=True)
+    segment_owner = pairs // num_kinds
     sizes = np.bincount(segment[~protected], minlength=len(segment_owner))
     owner_sizes = np.bincount(owner[~protected], minlength=int(owner.max()) + 1)
     owners = np.flatnonzero(owner_sizes)

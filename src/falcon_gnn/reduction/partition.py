@@ -16,13 +16,14 @@ MIN_CENTERS = 24
 Every cut costs some of the groups' likeness (PPI at 33 %: 8 % of the inertia from 400 to 200, 19 % from 200 to 50), so
 that only graphs of millions of nodes are cut into few parts at a time."""
 MAX_PRODUCTS = 1 << 26
-LLOYD_STEPS = 10
+LLOYD_STEPS, FEW_LLOYD_STEPS = 10, 4
 _ROWS_PER_CENTER = 256
 """A level's centers are found on so many rows each, where a segment has more; then every row is assigned."""
 _FEWEST_ROWS = 256
-_BLOCKS = 64
-_DRAWS = 6
+_DRAWS, _FEW_DRAWS = 6, 2
 """Rows tried for each center of the seeding."""
+_LARGE_ROWS = 500_000
+"""From so many rows on there are fewer steps and draws."""
 Points = NDArray[np.float32]
 OnLevel = Callable[[int, int], None]
 """Told the level that begins, from 1, and the number of segments in it."""
@@ -83,12 +84,12 @@ def split_rows(
             return child
         sizes = np.bincount(child, minlength=int(parts.sum()))
         ends = np.cumsum(parts)
-        # A segment that is whole already keeps one row per group and quota.
-        shares = [
-            split_with_floor(sizes[end - count : end], int(quota))
-            for end, count, quota in zip(ends, parts, quotas, strict=True)
-        ]
-        segment, quotas = child, np.concatenate(shares)
+        # Most segments are whole after a level: each of their groups keeps a quota of one.
+        shares = np.ones(int(ends[-1]), np.int64)
+        for s in np.flatnonzero(parts < quotas):
+            inside = slice(ends[s] - parts[s], ends[s])
+            shares[inside] = split_with_floor(sizes[inside], int(quotas[s]))
+        segment, quotas = child, shares
 
 
 def _parts_of(quotas: IdArray, most: int) -> IdArray:
@@ -107,19 +108,13 @@ def _cluster_level(
     starts, order = group_members(segment, len(parts))
     center_starts = np.concatenate(([0], np.cumsum(parts)))
     centers = np.empty((int(center_starts[-1]), points.shape[1]), np.float32)
+    is_large = len(order) > _LARGE_ROWS
+    draws = rng.random((len(centers), _FEW_DRAWS if is_large else _DRAWS))
+    num_steps = FEW_LLOYD_STEPS if is_large else LLOYD_STEPS
     fit_starts, fit_order = _sample(starts, rows[order], parts, rng)
-    kmeans.seed_centers(points, fit_order, fit_starts, center_starts, rng.random((len(centers), _DRAWS)), centers)
-    fit_segment = np.repeat(np.arange(len(parts)), np.diff(fit_starts))
-    labels, distances = np.empty(len(fit_order), np.int64), np.empty(len(fit_order), np.float32)
-    for _ in range(LLOYD_STEPS):
-        before = labels.copy()
-        kmeans.assign_rows(points, fit_order, fit_segment, centers, center_starts, labels, distances, _BLOCKS)
-        if np.array_equal(before, labels):
-            break
-        kmeans.move_centers(points, fit_order, fit_starts, center_starts, labels, distances, centers)
-    labels, distances = np.empty(len(order), np.int64), np.empty(len(order), np.float32)
-    by_segment = segment[order]
-    kmeans.assign_rows(points, rows[order], by_segment, centers, center_starts, labels, distances, _BLOCKS)
+    kmeans.fit_centers(points, fit_order, fit_starts, center_starts, draws, num_steps, centers)
+    labels = np.empty(len(order), np.int64)
+    kmeans.assign_rows(points, rows[order], starts, centers, center_starts, labels)
     _fill_up(labels, starts, center_starts)
     part = np.empty(len(order), np.int64)
     part[order] = labels
