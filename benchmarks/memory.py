@@ -115,7 +115,7 @@ def take_steps(case: Case, num_outputs: int, batch_file: str) -> None:
     model = build_model(config.model, num_features, num_outputs).train()
     optimizer = make_optimizer(model, config)
     for _ in range(2):
-        training_step(model, optimizer, batch, "float32")
+        training_step(model, optimizer, [batch], "float32")
 
 
 def write_batch(case: Case, graph: Graph, shape: GraphShape, path: Path) -> None:

@@ -45,7 +45,7 @@ class Steps:
         self.device = torch.device(device)
 
     def step(self) -> None:
-        training_step(self.model, self.optimizer, self.batch, "float32")
+        training_step(self.model, self.optimizer, [self.batch], "float32")
 
     def seconds(self, num_steps: int) -> float:
         self._wait()

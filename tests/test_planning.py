@@ -108,7 +108,7 @@ def test_the_prediction_equals_the_measure_of_a_real_step(model: str, bits: int 
     optimizer = make_optimizer(network, config)
     batches = [batch for batch in source.draw(1) if len(batch.targets)]
     measured = max(
-        (measure_peak(partial(training_step, network, optimizer, batch, "float32")) for batch in batches),
+        (measure_peak(partial(training_step, network, optimizer, [batch], "float32")) for batch in batches),
         key=lambda peak: peak.total,
     )
     predicted = estimate_memory(shape_of_graph(trained, config, graph), config).total - CPU_WORKSPACE_BYTES

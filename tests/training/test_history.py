@@ -4,7 +4,7 @@ import torch
 
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.training.batches import FullBatch, PartSettings
-from falcon_gnn.training.config import ModelConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches, split_halo
 from falcon_gnn.training.models import GCN
 from falcon_gnn.training.steps import run_epoch
@@ -98,8 +98,9 @@ def test_a_batch_without_a_label_moves_no_weight_but_refreshes_its_histories(gra
     labelled = np.flatnonzero(graph.train_mask)[0]
     sparse_labels = graph.replace(y=np.where(np.arange(60) == labelled, graph.y, -1))
     histories = Histories(60, 8, 2)
-    model = GCN(ModelConfig(model="gas", hidden_channels=8), 5, 3)
+    config = TrainConfig(ModelConfig(model="gas", hidden_channels=8))
+    model = GCN(config.model, 5, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = run_epoch(model, optimizer, _source(sparse_labels, histories).draw(0), "float32")
+    loss = run_epoch(model, optimizer, _source(sparse_labels, histories).draw(0), config)
     assert np.isfinite(loss)
     assert histories.levels[0].any(dim=1).sum() > 50

@@ -50,7 +50,7 @@ def test_no_batch_of_any_epoch_exceeds_the_reported_peak_and_the_plan_holds(mode
         for batch in training.source.draw(epoch):
             parts = [network, optimizer, batch]
             peak = measure_peak(
-                partial(training_step, network, optimizer, batch, "float32"), known=partial(tensors_within, parts)
+                partial(training_step, network, optimizer, [batch], "float32"), known=partial(tensors_within, parts)
             )
             assert peak.total <= reported
     assert reported <= estimate_memory(shape_of_graph(graph, config), config).total

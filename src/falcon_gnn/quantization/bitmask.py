@@ -1,11 +1,14 @@
 """Masks of one bit per value: bool tensors packed, and ReLU and dropout with a common mask.
 
-The bits of a block of 524,288 values are laid out in eight planes, as the codes of the codec are: byte j holds the j-th
-value of every plane. Values beyond the last multiple of eight are a block of their own, filled up with zeros.
+The bits of a block of at most 524,288 values are laid out in eight planes, as the codes of the codec are: byte j holds
+the j-th value of every plane. Values beyond the last multiple of eight are a block of their own, filled up with zeros.
+A matrix is cut at every 256th row first, and dropout may have a seed for each such part: a matrix and its pieces of so
+many rows then have the same bits.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import prod
 
 import torch
 from torch import Tensor
@@ -13,6 +16,7 @@ from torch import Tensor
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.codec import (
     BLOCK_VALUES,
+    SEED_ROWS,
     pack_planes,
     plane_shifts,
     random_bytes,
@@ -69,7 +73,7 @@ def _keep_numerator(dropout: float) -> int:
 def _pack_bits(mask: Tensor) -> Tensor:
     packed = _empty_bits(mask.numel(), mask.device)
     flat = mask.reshape(-1).view(torch.uint8)
-    for values, octets in _blocks(len(flat)):
+    for values, octets in _blocks(mask.shape):
         _pack_block(flat[values], packed[octets])
     return packed
 
@@ -81,14 +85,14 @@ def _(mask: Tensor) -> Tensor:
 
 @declares_temporaries("falcon_gnn::pack_bits")
 def _(mask: Tensor) -> int:
-    return (0 if mask.is_contiguous() else mask.nbytes) + min(mask.numel() + 8, BLOCK_VALUES)
+    return (0 if mask.is_contiguous() else mask.nbytes) + _block_values(mask.shape)
 
 
 @torch.library.custom_op("falcon_gnn::unpack_bits", mutates_args=())
 def _unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
     mask = torch.empty(shape, dtype=torch.bool, device=packed.device)
     flat = mask.view(-1).view(torch.uint8)
-    for values, octets in _blocks(len(flat)):
+    for values, octets in _blocks(mask.shape):
         target = flat[values]
         target.copy_(_unpack_block(packed[octets])[: len(target)])
     return mask
@@ -101,15 +105,20 @@ def _(packed: Tensor, shape: Sequence[int]) -> Tensor:
 
 @declares_temporaries("falcon_gnn::unpack_bits")
 def _(packed: Tensor, shape: Sequence[int]) -> int:
-    return min(8 * packed.numel(), BLOCK_VALUES)
+    return _block_values(shape)
 
 
 @torch.library.custom_op("falcon_gnn::dropout_bits", mutates_args=())
 def dropout_bits(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
-    """Return a packed mask in which each value of ``like`` is kept with probability 1 − ``dropout``."""
+    """Return a packed mask in which each value of ``like`` is kept with probability 1 − ``dropout``.
+
+    Args:
+        seed: One seed, or one for every 256 rows of a matrix.
+        like: The values.
+        dropout: Probability of dropping one.
+    """
     packed = _empty_bits(like.numel(), like.device)
-    generator = seeded_generator(seed, like.device)
-    for _, octets in _blocks(like.numel()):
+    for _, octets, generator in _drawn_blocks(like, seed):
         packed[octets] = _bernoulli_bits(octets.stop - octets.start, dropout, generator)
     return packed
 
@@ -121,7 +130,7 @@ def _(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
 
 @declares_temporaries("falcon_gnn::dropout_bits")
 def _(seed: Tensor, like: Tensor, dropout: float) -> int:
-    return _bernoulli_bytes(like.numel())
+    return _bernoulli_bytes(_block_values(like.shape))
 
 
 @torch.library.custom_op("falcon_gnn::relu_dropout_", mutates_args=("x",))
@@ -130,20 +139,23 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
     Args:
         x: Contiguous floating tensor.
-        seed: Seed of the dropout mask; None for no dropout.
+        seed: Seed of the dropout mask, or one for every 256 rows of a matrix; None for no dropout.
         dropout: Probability of dropping a value.
     """
     packed = _empty_bits(x.numel(), x.device)
-    generator = None if seed is None else seeded_generator(seed, x.device)
     flat = x.view(-1)
-    for values, octets in _blocks(len(flat)):
+    if seed is None:
+        for values, octets in _blocks(x.shape):
+            block = flat[values].relu_()
+            _pack_block(_is_positive(block, torch.empty_like(block)), packed[octets])
+        return packed
+    for values, octets, generator in _drawn_blocks(x, seed):
         block, bits = flat[values].relu_(), packed[octets]
         scratch = torch.empty_like(block)
         _pack_block(_is_positive(block, scratch), bits)
-        if generator is not None:
-            bits.bitwise_and_(_bernoulli_bits(len(bits), dropout, generator))
-            _write_multiplier(bits, keep_factor(dropout), scratch)
-            block.mul_(scratch)
+        bits.bitwise_and_(_bernoulli_bits(len(bits), dropout, generator))
+        _write_multiplier(bits, keep_factor(dropout), scratch)
+        block.mul_(scratch)
         del scratch
     return packed
 
@@ -155,15 +167,15 @@ def _(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 @declares_temporaries("falcon_gnn::relu_dropout_")
 def _(x: Tensor, seed: Tensor | None, dropout: float) -> int:
-    block = min(x.numel() + 8, BLOCK_VALUES)
-    return block * (2 + max(4, x.element_size())) + _bernoulli_bytes(x.numel())
+    block = _block_values(x.shape)
+    return block * (2 + max(4, x.element_size())) + _bernoulli_bytes(block)
 
 
 @torch.library.custom_op("falcon_gnn::mask_multiplier", mutates_args=("out",))
 def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
     """Write ``factor`` where a bit is set and 0 elsewhere to a contiguous floating tensor."""
     flat = out.view(-1)
-    for values, octets in _blocks(len(flat)):
+    for values, octets in _blocks(out.shape):
         _write_multiplier(packed[octets], factor, flat[values])
 
 
@@ -174,14 +186,14 @@ def _(packed: Tensor, factor: float, out: Tensor) -> None:
 
 @declares_temporaries("falcon_gnn::mask_multiplier")
 def _(packed: Tensor, factor: float, out: Tensor) -> int:
-    return min(8 * packed.numel(), BLOCK_VALUES)
+    return _block_values(out.shape)
 
 
 @torch.library.custom_op("falcon_gnn::apply_mask_", mutates_args=("x",))
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Multiply a contiguous ``x`` in place with ``factor`` where a bit is set and with 0 elsewhere."""
     flat = x.view(-1)
-    for values, octets in _blocks(len(flat)):
+    for values, octets in _blocks(x.shape):
         _apply_block(flat[values], packed[octets], factor)
 
 
@@ -192,21 +204,41 @@ def _(x: Tensor, packed: Tensor, factor: float) -> None:
 
 @declares_temporaries("falcon_gnn::apply_mask_")
 def _(x: Tensor, packed: Tensor, factor: float) -> int:
-    return min(8 * packed.numel(), BLOCK_VALUES) * (1 + x.element_size())
+    return _block_values(x.shape) * (1 + x.element_size())
 
 
 def _empty_bits(num_values: int, device: torch.device) -> Tensor:
     return torch.empty((num_values + 7) // 8, dtype=torch.uint8, device=device)
 
 
-def _blocks(num_values: int) -> Iterator[tuple[slice, slice]]:
+def _blocks(shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
     """Yield each block's range of values and its range of bytes."""
-    full = num_values // 8 * 8
-    for start in range(0, full, BLOCK_VALUES):
-        stop = min(start + BLOCK_VALUES, full)
-        yield slice(start, stop), slice(start // 8, stop // 8)
-    if full < num_values:
-        yield slice(full, num_values), slice(full // 8, full // 8 + 1)
+    num_values = prod(shape)
+    part = SEED_ROWS * shape[1] if len(shape) == 2 else num_values
+    for first in range(0, num_values, max(part, 1)):
+        last = min(first + part, num_values)
+        full = first + (last - first) // 8 * 8
+        for start in range(first, full, BLOCK_VALUES):
+            stop = min(start + BLOCK_VALUES, full)
+            yield slice(start, stop), slice(start // 8, stop // 8)
+        if full < last:
+            yield slice(full, last), slice(full // 8, full // 8 + 1)
+
+
+def _block_values(shape: Sequence[int]) -> int:
+    """Return about how many values the largest block holds."""
+    part = SEED_ROWS * shape[1] if len(shape) == 2 else BLOCK_VALUES
+    return min(prod(shape) + 8, part, BLOCK_VALUES)
+
+
+def _drawn_blocks(x: Tensor, seed: Tensor) -> Iterator[tuple[slice, slice, torch.Generator]]:
+    """Yield the same with the generator to draw from: one for all of ``x``, or one for every 256 rows of a matrix."""
+    generator, current = seeded_generator(seed.view(-1)[0], x.device), 0
+    for values, octets in _blocks(x.shape):
+        part = values.start // (SEED_ROWS * x.shape[1]) if seed.numel() > 1 else 0
+        if part != current:
+            generator, current = seeded_generator(seed[part], x.device), part
+        yield values, octets, generator
 
 
 def _is_positive(x: Tensor, scratch: Tensor) -> Tensor:
@@ -251,7 +283,7 @@ def _apply_block(values: Tensor, packed: Tensor, factor: float) -> None:
 
 
 def _bernoulli_bytes(num_values: int) -> int:
-    return 2 * (min(num_values + 64, BLOCK_VALUES) // 8)
+    return 2 * (num_values + 64) // 8
 
 
 def _bernoulli_bits(num_bytes: int, dropout: float, generator: torch.Generator) -> Tensor:

@@ -88,6 +88,9 @@ class _Chain:
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return output and statistics; the levels then hold what the backward pass needs."""
+        self.input.start_forward(self.shape[0])
+        for block in self.blocks:
+            block.start_forward(self.shape[0])
         hidden: Tensor | None = None
         statistics = []
         for depth, (weight, bias) in enumerate(self.linears):
@@ -109,7 +112,7 @@ class _Chain:
         assert hidden is not None
         if not self.config.has_head:
             for rows in self.chunks:
-                hidden[rows] = self.blocks[-1].activate(hidden[rows])
+                hidden[rows] = self.blocks[-1].activate(hidden[rows], rows)
         return hidden, torch.stack(statistics) if statistics else hidden.new_empty(0)
 
     def backward(self, gradient: Tensor, needs_input_gradient: bool) -> tuple[Tensor | None, list[Tensor]]:
@@ -153,7 +156,7 @@ class _Chain:
     def _activate(self, depth: int, rows: slice, hidden: Tensor | None) -> Tensor:
         if depth == 0 or hidden is None:
             return self.input.activate(rows)
-        return self.blocks[depth - 1].activate(hidden[rows])
+        return self.blocks[depth - 1].activate(hidden[rows], rows)
 
     def _rebuild(self, depth: int, index: int) -> Rebuilt:
         if depth == 0:

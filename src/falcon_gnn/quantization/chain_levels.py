@@ -15,7 +15,8 @@ from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier, relu_dropout_
 from falcon_gnn.quantization.chunks import Scratch
-from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, draw_seeds, quantize
+from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
@@ -67,8 +68,16 @@ class InputLevel:
         self.config = config
         self.x = x
         self.scratch = scratch
+        self.mask_seeds = self.code_seeds = torch.empty(0)
         self.masks: list[Tensor] = []
         self.codes: list[QuantizedTensor] = []
+
+    def start_forward(self, num_rows: int) -> None:
+        """Draw the seeds of the pass, for all rows."""
+        if self.config.input_dropout:
+            self.mask_seeds = draw_row_seeds(num_rows)
+        if not self.config.keeps_input:
+            self.code_seeds = draw_row_seeds(num_rows)
 
     def activate(self, rows: slice) -> Tensor:
         """Return a chunk of the input after dropout, and keep what rebuilds it."""
@@ -76,10 +85,10 @@ class InputLevel:
         chunk, dropout = self.x[rows], self.config.input_dropout
         if dropout:
             chunk = self.scratch.take("input", chunk.shape).copy_(chunk)
-            self.masks.append(dropout_bits(draw_seeds(), chunk, dropout))
+            self.masks.append(dropout_bits(seeds_of(self.mask_seeds, rows), chunk, dropout))
             apply_mask_(chunk, self.masks[-1], keep_factor(dropout))
         if not self.config.keeps_input:
-            self.codes.append(quantize(chunk, self.config.bits))
+            self.codes.append(quantize(chunk, self.config.bits, seed=seeds_of(self.code_seeds, rows)))
         return chunk
 
     def rebuild(self, index: int, rows: slice) -> Rebuilt:
@@ -119,31 +128,39 @@ class BlockLevel:
         self.mean = self.inverse_std = self.gradient_sum = self.product_sum = torch.empty(0)
         self.gradient_mean = self.product_mean = torch.empty(0)
         self.num_rows = 0
+        self.mask_seeds = self.code_seeds = torch.empty(0)
         self.masks: list[Tensor] = []
         self.codes: list[QuantizedTensor] = []
+
+    def start_forward(self, num_rows: int) -> None:
+        """Draw the seeds of the pass, for all rows."""
+        if self.config.dropout:
+            self.mask_seeds = draw_row_seeds(num_rows)
+        self.code_seeds = draw_row_seeds(num_rows)
 
     def set_moments(self, moments: ColumnMoments) -> None:
         """Fix the batch statistics by which the block normalises."""
         self.mean = moments.mean
         self.inverse_std = moments.variance.add_(self.config.eps).rsqrt_()
 
-    def activate(self, hidden: Tensor) -> Tensor:
+    def activate(self, hidden: Tensor, rows: slice) -> Tensor:
         """Return the block's output for a chunk of the linear layer's output, and keep what rebuilds it.
 
         All chunks that a level returns are scratch: they hold until the next call.
         """
         config = self.config
-        seed = draw_seeds() if config.dropout else None
+        seeds = seeds_of(self.mask_seeds, rows) if config.dropout else None
+        code_seeds = seeds_of(self.code_seeds, rows)
         chunk = self.scratch.take("activation", hidden.shape)
         if self.norm is None:
             chunk.copy_(hidden)
-            self.masks.append(relu_dropout_(chunk, seed, config.dropout))
-            self.codes.append(quantize(chunk, config.bits))
+            self.masks.append(relu_dropout_(chunk, seeds, config.dropout))
+            self.codes.append(quantize(chunk, config.bits, seed=code_seeds))
             return chunk
         torch.sub(hidden, self.mean, out=chunk).mul_(self.inverse_std)
-        self.codes.append(quantize(chunk, config.bits))
+        self.codes.append(quantize(chunk, config.bits, seed=code_seeds))
         chunk.mul_(self.norm[0]).add_(self.norm[1])
-        self.masks.append(relu_dropout_(chunk, seed, config.dropout))
+        self.masks.append(relu_dropout_(chunk, seeds, config.dropout))
         return chunk
 
     def rebuild(self, index: int) -> Rebuilt:

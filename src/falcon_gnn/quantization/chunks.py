@@ -5,22 +5,24 @@ from math import ceil
 
 from torch import Tensor
 
+from falcon_gnn.quantization.codec import SEED_ROWS
+
 CHUNK_VALUES = 1 << 19
 MOST_CHUNKS = 32
 """Chunks of a matrix, which grow where there would be more: predicting a step goes through every one of them."""
-
-# A matrix product over fewer rows than this no longer keeps the processor busy.
-_FEWEST_ROWS = 32
 
 
 def row_chunks(num_rows: int, width: int) -> Iterator[slice]:
     """Yield ranges of rows that cover ``num_rows``, each of about 524,288 values, or more where 32 would not do.
 
+    A chunk is made of whole blocks of 256 rows, which have their random draws to themselves.
+
     Args:
         num_rows: Rows of the matrix.
         width: Columns of the widest matrix that is worked on.
     """
-    step = max(_FEWEST_ROWS, CHUNK_VALUES // max(width, 1), ceil(num_rows / MOST_CHUNKS))
+    rows = max(1, CHUNK_VALUES // max(width, 1), ceil(num_rows / MOST_CHUNKS))
+    step = ceil(rows / SEED_ROWS) * SEED_ROWS
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
 

@@ -29,6 +29,8 @@ from falcon_gnn.quantization.temporaries import declares_temporaries
 
 BLOCK_VALUES = 1 << 19
 GROUP_SIZE = 256
+SEED_ROWS = 256
+"""Rows of a matrix that share a seed where random draws must not depend on the piece that is worked on."""
 # Smallest normal float32: a smaller step would have no finite reciprocal. Exact in bfloat16.
 _SMALLEST_STEP = torch.finfo(torch.float32).tiny
 _UPPER_HALF = -0x10000
@@ -80,8 +82,8 @@ def quantize(
         bits: b, one of 1, 2, 4, 8.
         group_size: Values per group, a positive multiple of 8.
         rounding: ``"stochastic"`` (unbiased) or ``"nearest"``.
-        seed: int64 tensor with one value on the CPU, which fixes the draws; None takes one from torch's default
-            generator.
+        seed: int64 tensor on the CPU which fixes the draws: one value, or for a matrix in groups of 256 one for every
+            256 rows; None takes one from torch's default generator.
 
     Returns:
         The codes with all that :func:`dequantize` needs; not part of the autograd graph.
@@ -163,11 +165,11 @@ def random_bytes(count: int, generator: torch.Generator) -> Tensor:
 def _quantize(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
     packed, zero, scale = _empty_codes(x, bits, group_size)
     flat = x.reshape(-1)
-    generator = None if seed is None else seeded_generator(seed, x.device)
+    dither = None if seed is None else _Dither(seed, x, group_size)
     for groups in _blocks(len(flat), group_size):
         values = flat[groups.start * group_size : groups.stop * group_size]
         octets = packed[_byte_range(groups, bits, group_size)]
-        _encode_block(_grouped(values, group_size), octets, zero[groups], scale[groups], bits, generator)
+        _encode_block(_grouped(values, group_size), octets, zero[groups], scale[groups], bits, dither)
     return packed, zero, scale
 
 
@@ -239,27 +241,56 @@ def _grouped(flat: Tensor, group_size: int) -> Tensor:
     return padded.view(-1, group_size)
 
 
-def _encode_block(
-    values: Tensor, packed: Tensor, zero: Tensor, scale: Tensor, bits: int, generator: torch.Generator | None
-) -> None:
-    """Write the codes, zero points and steps of grouped float32 values.
+class _Dither:
+    """What is added to fractions before they are cut off: uniform on [0, 1) for every value.
 
-    A random byte k per value and one fraction δ per block make the dither (k + δ) / 256. It is uniform on [0, 1) for
-    every value, so the mean is exact with a quarter of the random bits; two values share no more than δ.
+    A random byte k per value and one fraction δ per seed make (k + δ) / 256: the mean is exact with a quarter of the
+    random bits, and two values share no more than δ. Groups are asked for in ascending order.
     """
+
+    def __init__(self, seed: Tensor, x: Tensor, group_size: int) -> None:
+        self.seeds, self.device, self.group_size = seed.view(-1), x.device, group_size
+        self.groups_per_seed = SEED_ROWS * x.shape[1] // group_size if seed.numel() > 1 else 0
+        self.part, self.left = 0, self.groups_per_seed
+        self._start()
+
+    def _start(self) -> None:
+        self.generator = seeded_generator(self.seeds[self.part], self.device)
+        self.fraction = torch.rand(1, generator=self.generator, device=self.device)
+
+    def draw(self, bytes_out: Tensor, fractions_out: Tensor) -> None:
+        """Write k of the next values, as floats of shape ``(groups, group_size)``, and δ of each group."""
+        start = 0
+        while start < len(bytes_out):
+            if self.groups_per_seed and self.left == 0:
+                self.part, self.left = self.part + 1, self.groups_per_seed
+                self._start()
+            stop = min(len(bytes_out), start + self.left) if self.groups_per_seed else len(bytes_out)
+            drawn = random_bytes((stop - start) * self.group_size, self.generator)
+            bytes_out[start:stop].view(-1).copy_(drawn)
+            fractions_out[start:stop] = self.fraction
+            self.left -= stop - start
+            start = stop
+
+
+def _encode_block(
+    values: Tensor, packed: Tensor, zero: Tensor, scale: Tensor, bits: int, dither: _Dither | None
+) -> None:
+    """Write the codes, zero points and steps of grouped float32 values."""
     levels = (1 << bits) - 1
     offset = _round_down_(values.amin(1))
     step = _round_up_(values.amax(1).sub_(offset).div_(levels).clamp_(min=_SMALLEST_STEP))
     zero.copy_(offset)
     scale.copy_(step)
-    if generator is None:
+    scratch = torch.empty_like(values)
+    if dither is None:
         offset.sub_(step, alpha=0.5)
     else:
-        offset.addcmul_(step, torch.rand(1, generator=generator, device=values.device), value=-_LARGEST_FRACTION / 256)
+        fractions = torch.empty_like(step)
+        dither.draw(scratch, fractions)
+        offset.addcmul_(step, fractions, value=-_LARGEST_FRACTION / 256)
     codes = torch.sub(values, offset[:, None]).mul_(step.reciprocal_()[:, None])
-    scratch = torch.empty_like(codes)
-    if generator is not None:
-        scratch.view(-1).copy_(random_bytes(codes.numel(), generator))
+    if dither is not None:
         codes.add_(scratch, alpha=1 / 256)
     if bits == 8:
         codes.clamp_(0, levels)

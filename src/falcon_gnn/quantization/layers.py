@@ -14,6 +14,7 @@ from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
 from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, quantize
+from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch, SharesBatch
 from falcon_gnn.quantization.products import add_outer_, multiply, product_dtype
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
@@ -144,7 +145,10 @@ class _ReluDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, inplace: bool) -> Tensor:
         activation = x if inplace and x.is_contiguous() else x.clone(memory_format=torch.contiguous_format)
-        ctx.save_for_backward(relu_dropout_(activation, draw_seeds() if p else None, p))
+        seeds = None
+        if p:
+            seeds = draw_row_seeds(x.shape[0]) if x.dim() == 2 else draw_seeds()
+        ctx.save_for_backward(relu_dropout_(activation, seeds, p))
         ctx.factor = keep_factor(p)
         if not inplace:
             return activation
@@ -163,7 +167,8 @@ class _CompressedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, bits: int) -> Tensor:
         ctx.chunks = list(row_chunks(x.shape[0], max(weight.shape)))
-        codes = [quantize(x[rows], bits) for rows in ctx.chunks]
+        seeds = draw_row_seeds(x.shape[0])
+        codes = [quantize(x[rows], bits, seed=seeds_of(seeds, rows)) for rows in ctx.chunks]
         ctx.save_for_backward(weight, *flatten_codes(codes))
         ctx.x_dtype, ctx.bits, ctx.dtype, ctx.has_bias = x.dtype, bits, product_dtype(x), bias is not None
         return functional.linear(x, weight, bias)
@@ -206,10 +211,11 @@ class _CompressedBatchNorm(torch.autograd.Function):
         if shared is not None:
             moments.share(shared)
         inverse_std = (moments.variance + eps).rsqrt_()
+        seeds = draw_row_seeds(x.shape[0])
         output, codes = (x if inplace else torch.empty_like(x)), []
         for rows in ctx.chunks:
             chunk = torch.sub(x[rows], moments.mean, out=scratch.take("centred", x[rows].shape)).mul_(inverse_std)
-            codes.append(quantize(chunk, bits))
+            codes.append(quantize(chunk, bits, seed=seeds_of(seeds, rows)))
             output[rows] = chunk.mul_(weight).add_(bias)
         if inplace:
             ctx.mark_dirty(x)

@@ -18,6 +18,7 @@ from falcon_gnn.quantization.layers import (
     share_batch,
     update_running_statistics,
 )
+from falcon_gnn.quantization.row_blocks import RowBlock, RowChain
 
 
 class MLP(nn.Module):
@@ -101,6 +102,26 @@ class MLP(nn.Module):
             x = relu_dropout(x, self.dropout, self.training, inplace=True)
         output: Tensor = linears[-1](x)
         return output
+
+    def row_chain(self, first_place: int = 0) -> RowChain:
+        """Return the layers, for pieces of a batch.
+
+        Args:
+            first_place: Draws that come before those of the first hidden layer.
+
+        Raises:
+            OptionError: If the model drops input values.
+        """
+        if self.input_dropout:
+            msg = f"a step in pieces needs input_dropout=0, got {self.input_dropout}"
+            raise OptionError(msg)
+        linears, norms = self._layers()
+        blocks, place = [], first_place
+        for linear, norm in zip_longest(linears[1:], norms):
+            code_place = place + (self.dropout > 0)
+            blocks.append(RowBlock(linear, norm, self.dropout, self.bits, False, place, code_place))
+            place = code_place + (self.bits is not None)
+        return RowChain(linears[:1], blocks)
 
     def _layers(self) -> tuple[list[nn.Linear], list[nn.BatchNorm1d]]:
         linears = [layer for layer in self.linears if isinstance(layer, nn.Linear)]

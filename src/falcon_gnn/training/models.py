@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from falcon_gnn.quantization.layers import compressed_batch_norm, compressed_linear, relu_dropout
 from falcon_gnn.quantization.mlp import MLP
+from falcon_gnn.quantization.row_blocks import RowBlock, RowChain
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.propagation import SparseMatrix
 
@@ -249,6 +250,14 @@ class OriginalSIGN(nn.Module):
             hidden = _normalize(hidden, self.norm, self.config.bits)
         output: Tensor = self.mlp(relu_dropout(hidden, self.config.dropout, self.training, inplace=True))
         return output
+
+    def row_chain(self) -> RowChain:
+        """Return the layers, for pieces of a batch."""
+        bits = None if self.norm is None else self.config.bits
+        mask_place = 0 if bits is None else 1
+        rest = self.mlp.row_chain(mask_place + (self.config.dropout > 0))
+        after_hops = RowBlock(rest.first[0], self.norm, self.config.dropout, bits, True, mask_place, 0)
+        return RowChain([linear for linear in self.hops if isinstance(linear, nn.Linear)], [after_hops, *rest.blocks])
 
 
 def build_model(config: ModelConfig, in_features: int, num_outputs: int) -> nn.Module:

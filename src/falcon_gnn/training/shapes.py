@@ -19,10 +19,12 @@ from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.models import Features, GraphInput, build_model
 from falcon_gnn.training.partition import BatchSize, PartSizes, split_graph
 from falcon_gnn.training.propagation import SparseMatrix
-from falcon_gnn.training.steps import make_optimizer, training_step
+from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, training_step
 from falcon_gnn.training.targets import Targets, resolve_task, training_nodes
 
 _SPARSE_INDEX_BYTES_LIMIT = 2**31
+_PREDICTED_PIECES = 2
+"""Pieces of a batch that a prediction goes through: the others need no more than the second."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,12 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
         return shape
     is_target = np.zeros(graph.num_nodes, np.bool_)
     is_target[training_nodes(graph, task)] = True
-    num_parts = config.num_batches if config.model.num_parts is None else config.model.num_parts
+    num_parts = config.batches_of_parts if config.model.num_parts is None else config.model.num_parts
     counted = PartSizes(
         graph, split_graph(graph, num_parts, config.seed), is_target, has_halo=config.model.model == "gas",
         input_entries=stored_by_row(inputs), feature_entries=stored_by_row(features),
     )  # fmt: skip
-    drawn = counted.draw(config.num_batches, config.num_epochs, config.seed)
+    drawn = counted.draw(config.batches_of_parts, config.num_epochs, config.seed)
     largest = astuple(BatchSize.largest([batch.size for batch in drawn]))
     wholes = replace(whole_batch(shape), halo_nodes=graph.num_nodes, halo_entries=adjacency.nnz)
     shares = (part / max(1, whole) for part, whole in zip(largest, astuple(wholes), strict=True))
@@ -170,8 +172,10 @@ def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Me
         optimizer = make_optimizer(model, config)
         first, inputs = (_fake_batch(graph, size, config) for size in (_smallest_batch(batch), batch))
 
+        pieces = replace(pieces_of(config), walked=_PREDICTED_PIECES)
+
         def step(batch: Batch) -> None:
-            training_step(model, optimizer, batch, config.precision)
+            training_step(model, optimizer, [batch] * min(2, group_size(config)), config.precision, pieces)
 
         peak = measure_peak(
             partial(step, inputs),

@@ -51,8 +51,8 @@ def make_source(
         return _make_row_source(graph, config, node_ids, targets, hop_source)
     if model.model == "gcn":
         return FullBatch(graph, node_ids, targets, model.concat_self, device, normalize=config.normalize_hops)
-    num_parts = config.num_batches if model.num_parts is None else model.num_parts
-    settings = PartSettings(num_parts, config.num_batches, model.concat_self, config.seed, config.normalize_hops)
+    num_parts = config.batches_of_parts if model.num_parts is None else model.num_parts
+    settings = PartSettings(num_parts, config.batches_of_parts, model.concat_self, config.seed, config.normalize_hops)
     if model.model == "cluster-gcn":
         return PartBatches(graph, node_ids, targets, settings)
     histories = Histories(

@@ -30,7 +30,7 @@ from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.partition import BatchSize, DrawnBatch, undominated
 from falcon_gnn.training.progress import EpochRecord
 from falcon_gnn.training.sources import HopSource, check_same_features, make_source
-from falcon_gnn.training.steps import make_optimizer, run_epoch, training_step
+from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, run_epoch, training_step
 from falcon_gnn.training.targets import require_labels, resolve_task
 from falcon_gnn.training.weights import ModelSpec
 
@@ -190,7 +190,7 @@ class TrainingState:
     def _train_epoch(self, epoch: int) -> float:
         """Train on the batches of an epoch and return the mean loss."""
         self.crew.begin_epoch(self.config.seed, epoch)
-        loss = run_epoch(self.replica, self.optimizer, self.source.draw(epoch), self.config.precision)
+        loss = run_epoch(self.replica, self.optimizer, self.source.draw(epoch), self.config)
         return self.crew.mean(loss)
 
     def _measure_memory(self) -> MemoryPeak:
@@ -207,8 +207,10 @@ class TrainingState:
     def _measure_batch(self, drawn: DrawnBatch) -> MemoryPeak:
         batches = (batch for batch in self.source.draw(drawn.epoch) if len(batch.targets))
         batch = next(islice(batches, drawn.position, None)).to(self.device)
+        # Of a group of batches two are enough: the second meets the gradients of the first.
+        group = [batch] * min(2, group_size(self.config))
         return measure_peak(
-            lambda: training_step(self.model, self.optimizer, batch, self.config.precision),
+            lambda: training_step(self.model, self.optimizer, group, self.config.precision, pieces_of(self.config)),
             self.device,
             known=lambda: tensors_within([self.model, self.optimizer, batch]),
         )

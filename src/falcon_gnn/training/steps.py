@@ -1,15 +1,17 @@
 """One training step and one epoch of them; also what the memory measure and the planning run."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.batches import Batch
+from falcon_gnn.training.batches import Batch, RowBatch
 from falcon_gnn.training.config import Precision, TrainConfig
+from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
 
 _FUSED_DEVICES = ("cpu", "cuda")
 
@@ -22,49 +24,89 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
     )
 
 
-def training_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, precision: Precision) -> Tensor:
-    """Move the weights once and return the loss before that, without its graph.
+def pieces_of(config: TrainConfig) -> Pieces:
+    """Return how a configuration cuts a batch of rows."""
+    return Pieces(config.micro_batches, config.keep_hidden)
+
+
+def group_size(config: TrainConfig) -> int:
+    """Return how many batches of parts move the weights together; 1 for the other models."""
+    return config.micro_batches if config.model.uses_parts else 1
+
+
+def training_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[Batch],
+    precision: Precision,
+    pieces: Pieces = WHOLE,
+) -> tuple[Tensor, Tensor | float] | None:
+    """Move the weights once by the gradient of the mean loss over some batches.
+
+    A batch without a label is only run forward, for what that leaves behind (GAS histories).
 
     Args:
         model: In training mode.
         optimizer: Of the model's parameters.
-        batch: On the model's device, with at least one target.
+        batches: Moved to the model's device one by one.
         precision: ``bf16`` runs the forward pass under autocast.
+        pieces: How a batch of rows is cut.
+
+    Returns:
+        The loss before the step, without its graph, and the weight of the nodes that it is a mean over. None without
+        any label, where the weights stay.
     """
-    device_type = batch.targets.values.device.type
-    with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
-        loss = batch.targets.loss(batch.outputs(model))
-    loss.backward()  # type: ignore[no-untyped-call]
+    is_single = len(batches) == 1
+    device = next(model.parameters()).device
+    sums: list[tuple[Tensor, Tensor | float, Tensor | float]] = []
+    for batch in batches:
+        ready = batch.to(device)
+        targets = ready.targets
+        if len(targets) == 0:
+            with torch.no_grad():
+                ready.outputs(model)
+            continue
+        if is_single and pieces.count > 1 and isinstance(ready, RowBatch):
+            loss = add_gradients(model, ready, precision, pieces)
+        else:
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                outputs = ready.outputs(model)
+                loss = targets.loss(outputs) if is_single else targets.summed_loss(outputs)
+            del outputs
+            loss.backward()  # type: ignore[no-untyped-call]
+        sums.append((loss.detach(), 1.0 if is_single else targets.loss_weight, targets.total_weight))
+    if not sums:
+        return None
+    loss, loss_weight, weight = (torch.as_tensor(sum(parts)) for parts in zip(*sums, strict=True))
+    if not is_single:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.div_(loss_weight)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
+    return loss / loss_weight, weight
 
 
 def run_epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], precision: Precision
+    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], config: TrainConfig
 ) -> float:
     """Train on every batch and return the mean loss over the labelled nodes, by their weights.
-
-    A batch without a label moves no weight; it is only run forward, for what that leaves behind (GAS histories).
 
     Args:
         model: The model.
         optimizer: Of its parameters.
         batches: The batches of the epoch.
-        precision: As in :func:`training_step`.
+        config: How a step is taken.
     """
     model.train()
     device = next(model.parameters()).device
     total, count = torch.zeros(2, dtype=torch.float64, device=device)
-    for batch in batches:
-        ready = batch.to(device)
-        if len(ready.targets) == 0:
-            with torch.no_grad():
-                ready.outputs(model)
-            continue
-        weight = ready.targets.total_weight
-        total += training_step(model, optimizer, ready, precision) * weight
-        count += weight
+    while group := list(islice(batches, group_size(config))):
+        done = training_step(model, optimizer, group, config.precision, pieces_of(config))
+        if done is not None:
+            loss, weight = done
+            total += loss * weight
+            count += weight
     return float(total / count)
 
 

@@ -55,6 +55,18 @@ class Targets:
         weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
         return replace(self, values=self.values.to(device, non_blocking=True), weights=weights)
 
+    def rows(self, rows: slice) -> "Targets":
+        """Return the targets of a range of the nodes, without a copy."""
+        return replace(self, values=self.values[rows], weights=None if self.weights is None else self.weights[rows])
+
+    @property
+    def loss_weight(self) -> Tensor | float:
+        """What the summed loss is divided by: the sum of the nodes' weights, or of those of their known cells."""
+        if self.task == "classes":
+            return len(self.values) if self.weights is None else self.weights.sum()
+        weight = self._cell_weights()
+        return self.values.numel() if weight is None else _at_least_something(weight.sum())
+
     def loss(self, logits: Tensor) -> Tensor:
         """Return the mean loss: cross-entropy (classes), binary cross-entropy (multi-label) or squared error.
 
@@ -63,22 +75,28 @@ class Targets:
         Args:
             logits: Outputs of the model for these nodes, shape ``(n, L)``.
         """
-        logits = logits.float()
+        return self.summed_loss(logits) / self.loss_weight
+
+    def summed_loss(self, logits: Tensor) -> Tensor:
+        """Return Σ w l; arguments as in :meth:`loss`. Of the pieces of a batch these add up."""
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.task == "classes":
             return self._class_loss(logits)
-        values, weight = self.values, None if self.weights is None else self.weights[:, None].expand_as(self.values)
+        weight, values = self._cell_weights(), self.values
         if self.has_unknown:
-            known = (~values.isnan()).float()
-            weight = known if weight is None else known * weight
             values = values.nan_to_num(0.0)
         if self.task == "multilabel":
-            cells = functional.binary_cross_entropy_with_logits(
-                logits, values, weight=weight, reduction="mean" if weight is None else "sum"
-            )
-        else:
-            errors = (logits - values).square()
-            cells = errors.mean() if weight is None else (errors * weight).sum()
-        return cells if weight is None else cells / _at_least_something(weight.sum())
+            return functional.binary_cross_entropy_with_logits(logits, values, weight=weight, reduction="sum")
+        errors = (logits - values).square()
+        return errors.sum() if weight is None else (errors * weight).sum()
+
+    def _cell_weights(self) -> Tensor | None:
+        """Return how much each cell counts, shape ``(n, L)``; None for all alike."""
+        weight = None if self.weights is None else self.weights[:, None].expand_as(self.values)
+        if not self.has_unknown:
+            return weight
+        known = (~self.values.isnan()).float()
+        return known if weight is None else known * weight
 
     def _class_loss(self, logits: Tensor) -> Tensor:
         values = self.values
@@ -86,9 +104,9 @@ class Targets:
             # Classes that no node of the training graph has.
             values = functional.pad(values, (0, logits.shape[1] - values.shape[1]))
         if self.weights is None:
-            return functional.cross_entropy(logits, values)
+            return functional.cross_entropy(logits, values, reduction="sum")
         losses = functional.cross_entropy(logits, values, reduction="none")
-        return (losses * self.weights).sum() / self.weights.sum()
+        return (losses * self.weights).sum()
 
 
 def _at_least_something(total: Tensor) -> Tensor:

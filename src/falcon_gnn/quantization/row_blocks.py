@@ -1,0 +1,240 @@
+"""The layers of SIGN and QSIGN for a piece of a batch, forward and backward by hand: every buffer is used up.
+
+A step in pieces (:mod:`falcon_gnn.training.pieces`) knows the moments of the whole batch before it normalises a piece.
+What batch norm needs of the whole batch on the way back are two column sums of the gradient g of γx̂ + β: that of g,
+which is β's gradient, and that of g·x̂, which is γ's. :meth:`RowBlock.backward` leaves their part out; once they cover
+all rows, :meth:`RowBlock.correct` adds it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
+from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.products import add_outer_, add_product, multiply
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Column means and 1 / sqrt(variance + ε) of a whole batch, shape ``(channels,)`` each."""
+
+    mean: Tensor
+    inverse_std: Tensor
+
+
+@dataclass(frozen=True)
+class PieceContext:
+    """Where a piece stands.
+
+    Attributes:
+        draws: Of the step.
+        first_row: Of the piece in the batch.
+        dtype: In which products are computed; None for that of the parameters.
+    """
+
+    draws: StepDraws
+    first_row: int
+    dtype: torch.dtype | None = None
+
+
+@dataclass
+class BlockState:
+    """What a block keeps of a piece for its gradient, each where the block needs it.
+
+    Attributes:
+        mask: Where ReLU and dropout let a value pass, packed.
+        normalized: x̂.
+        activation: The linear layer's input.
+        codes: x̂, or without a norm the activation, at b bits.
+    """
+
+    mask: Tensor
+    normalized: Tensor | None = None
+    activation: Tensor | None = None
+    codes: QuantizedTensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """[Batch norm,] ReLU, dropout and the linear layer that follows them.
+
+    Attributes:
+        linear: The layer that follows.
+        norm: The batch norm, or None.
+        dropout: Probability of dropping a value.
+        bits: Bits of what is kept for the gradient; None for full precision.
+        keeps_activation: Whether the linear layer's gradient is made of the exact activation in spite of ``bits``.
+        mask_place: Place of the dropout's draws among those of the forward pass.
+        code_place: Place of the draws of stochastic rounding.
+    """
+
+    linear: nn.Linear
+    norm: nn.BatchNorm1d | None
+    dropout: float
+    bits: int | None
+    keeps_activation: bool
+    mask_place: int
+    code_place: int
+
+    def forward(
+        self, hidden: Tensor, moments: Moments | None, at: PieceContext, *, keeps: bool = True, has_output: bool = True
+    ) -> tuple[Tensor, BlockState]:
+        """Return the linear layer's output, shape ``(rows, out_channels)``, and what :meth:`backward` needs.
+
+        Args:
+            hidden: What is normalised, shape ``(rows, channels)``; used up.
+            moments: Of the whole batch; None without a norm.
+            at: Where the piece stands.
+            keeps: Whether there will be a backward pass.
+            has_output: Whether the output is computed; otherwise it is empty.
+        """
+        num_rows, codes = len(hidden), None
+        masks = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
+        normalized = None
+        activation = hidden
+        if moments is not None:
+            _normalize_(hidden, moments)
+            if keeps and self.bits is not None:
+                codes = self._encode(hidden, at)
+            elif keeps:
+                normalized = hidden
+            activation = self._scale(hidden, out=torch.empty_like(hidden) if normalized is hidden else hidden)
+        mask = relu_dropout_(activation, masks, self.dropout)
+        if keeps and moments is None and self.bits is not None:
+            codes = self._encode(activation, at)
+        output = hidden.new_empty(0)
+        if has_output:
+            output = linear_rows(
+                activation, self.linear, hidden.new_empty(num_rows, self.linear.out_features), at.dtype
+            )
+        is_exact = keeps and (self.keeps_activation or (moments is None and codes is None))
+        return output, BlockState(mask, normalized, activation if is_exact else None, codes)
+
+    def backward(
+        self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments | None, *, counts: bool = True
+    ) -> Tensor:
+        """Return the gradient of what was normalised, as if the moments were constants; add to the parameters'.
+
+        Args:
+            gradient: Of the output, shape ``(rows, out_channels)``.
+            state: What :meth:`forward` kept; used up where ``counts`` is set.
+            at: Where the piece stands.
+            moments: Of the whole batch; None without a norm.
+            counts: Whether the parameters' gradients are added to; if not, ``state.normalized`` is x̂ afterwards.
+        """
+        factor, activation = keep_factor(self.dropout), state.activation
+        if state.codes is not None and moments is not None:
+            state.normalized = dequantize(state.codes)
+        if state.normalized is not None and activation is None:
+            activation = self._scale(state.normalized, out=torch.empty_like(state.normalized))
+            apply_mask_(activation, state.mask, factor)
+        elif activation is None and state.codes is not None:
+            activation = dequantize(state.codes)
+        assert activation is not None
+        if counts:
+            add_linear_gradients(gradient, activation, self.linear, at.dtype)
+        below = multiply(gradient, self.linear.weight, activation, at.dtype)
+        apply_mask_(below, state.mask, factor)
+        if moments is None or self.norm is None:
+            return below
+        if counts:
+            assert state.normalized is not None
+            _gradient(self.norm.bias).add_(below.sum(0))
+            _gradient(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
+        return below.mul_(self.norm.weight * moments.inverse_std)
+
+    def correct(self, normalized: Tensor, moments: Moments, num_rows: int) -> Tensor:
+        """Return what the moments' dependence on the rows adds to the gradient, in place of x̂.
+
+        Args:
+            normalized: x̂ as the gradient knows it, shape ``(rows, channels)``; used up.
+            moments: Of the whole batch.
+            num_rows: Rows of the whole batch, over all of which the gradients of γ and β were added up.
+        """
+        assert self.norm is not None
+        scale = self.norm.weight * moments.inverse_std / -num_rows
+        return normalized.mul_(_gradient(self.norm.weight)).add_(_gradient(self.norm.bias)).mul_(scale)
+
+    def normalize(self, hidden: Tensor, moments: Moments, at: PieceContext) -> Tensor:
+        """Return x̂ as the gradient knows it, decoded where it is kept at b bits; ``hidden`` is used up."""
+        _normalize_(hidden, moments)
+        return hidden if self.bits is None else dequantize(self._encode(hidden, at), hidden)
+
+    def _encode(self, values: Tensor, at: PieceContext) -> QuantizedTensor:
+        assert self.bits is not None
+        return quantize(values, self.bits, seed=at.draws.seeds(self.code_place, at.first_row, len(values)))
+
+    def _scale(self, normalized: Tensor, out: Tensor) -> Tensor:
+        assert self.norm is not None
+        return torch.mul(normalized, self.norm.weight, out=out).add_(self.norm.bias)
+
+
+@dataclass(frozen=True)
+class RowChain:
+    """A model whose rows are independent but for the moments of its batch norms.
+
+    Attributes:
+        first: The first layers, side by side: of each block of input columns.
+        blocks: What follows; all of them normalise, or none.
+    """
+
+    first: Sequence[nn.Linear]
+    blocks: Sequence[RowBlock]
+
+    def read(self, x: Tensor, at: PieceContext) -> Tensor:
+        """Return the first layers' output for rows of the input, shape ``(rows, channels)``."""
+        output = self.first[0].weight.new_empty(len(x), sum(linear.out_features for linear in self.first))
+        for part, linear, columns in self._columns(x):
+            target = output[:, columns]
+            if len(self.first) == 1:
+                linear_rows(part, linear, target, at.dtype)
+            else:
+                target.copy_(linear_rows(part, linear, target.new_empty(target.shape), at.dtype))
+        return output
+
+    def read_backward(self, gradient: Tensor, x: Tensor, at: PieceContext) -> None:
+        """Add to the gradients of the first layers; ``gradient`` is that of their output."""
+        for part, linear, columns in self._columns(x):
+            add_linear_gradients(gradient[:, columns], part, linear, at.dtype)
+
+    def _columns(self, x: Tensor) -> list[tuple[Tensor, nn.Linear, slice]]:
+        width = self.first[0].out_features
+        parts = x.chunk(len(self.first), dim=1)
+        return [
+            (part, linear, slice(i * width, (i + 1) * width))
+            for i, (part, linear) in enumerate(zip(parts, self.first, strict=True))
+        ]
+
+
+@runtime_checkable
+class HasRowChain(Protocol):
+    """A model that can be trained in pieces exactly, whether it normalises or not."""
+
+    def row_chain(self) -> RowChain:
+        """Return the model's layers, for pieces of a batch."""
+
+
+def linear_rows(x: Tensor, linear: nn.Linear, out: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Write a linear layer's output to ``out`` and return it."""
+    add_product(linear.bias, x, linear.weight.t(), out, dtype)
+    return out
+
+
+def add_linear_gradients(gradient: Tensor, x: Tensor, linear: nn.Linear, dtype: torch.dtype | None) -> None:
+    """Add to the gradients of a linear layer's parameters; ``gradient`` is that of its output for ``x``."""
+    add_outer_(_gradient(linear.weight), gradient, x, dtype)
+    _gradient(linear.bias).add_(gradient.sum(0))
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def _normalize_(hidden: Tensor, moments: Moments) -> None:
+    hidden.sub_(moments.mean).mul_(moments.inverse_std)

@@ -1,0 +1,243 @@
+"""The gradient of a batch of rows, taken in pieces: exactly that of the batch, in the memory of a piece.
+
+Rows of a SIGN model are independent, so that the gradients of pieces add up. Batch norm ties them together by the
+moments of the whole batch; with l norms the pieces are gone through several times (*sweeps*):
+
+1. For each norm, forward up to it: its moments.
+2. Forward to the loss, backward to the last norm: its column sums (:mod:`falcon_gnn.quantization.row_blocks`).
+3. Forward again, backward through the last norm and everything below it: the sums of the norm before.
+4. For each norm but the last, from above: forward to it, and backward what its moments' dependence on the batch adds.
+
+A kept matrix, the last norm's input, saves the products of the widest layers in 2 and 3.
+"""
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+import torch
+from torch import Tensor, nn
+
+from falcon_gnn.quantization.chunks import Scratch
+from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.layers import check_rows, update_running_statistics
+from falcon_gnn.quantization.moments import ColumnMoments
+from falcon_gnn.quantization.row_blocks import BlockState, HasRowChain, Moments, PieceContext, RowChain
+from falcon_gnn.training.batches import RowBatch
+from falcon_gnn.training.config import Precision
+from falcon_gnn.training.targets import Targets
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How a batch of rows is cut.
+
+    Attributes:
+        count: Pieces, at most; each is made of whole blocks of 256 rows.
+        keep_hidden: Whether one hidden matrix of the whole batch is kept between sweeps, where there are norms.
+        walked: Pieces that are gone through at all; None for all of them. Memory is predicted from the first few.
+    """
+
+    count: int = 1
+    keep_hidden: bool = True
+    walked: int | None = None
+
+    def cut(self, num_rows: int) -> list[slice]:
+        """Return ranges of rows that cover a batch."""
+        num_blocks = ceil(num_rows / SEED_ROWS)
+        step = ceil(num_blocks / min(self.count, num_blocks)) * SEED_ROWS
+        ranges = [slice(first, min(first + step, num_rows)) for first in range(0, num_rows, step)]
+        return ranges[: self.walked]
+
+
+WHOLE = Pieces()
+
+
+def add_gradients(model: nn.Module, batch: RowBatch, precision: Precision, pieces: Pieces) -> Tensor:
+    """Give the parameters the gradient of a batch's mean loss; return the loss.
+
+    Args:
+        model: In training mode.
+        batch: On the model's device, with at least one target.
+        precision: As in ``training_step``.
+        pieces: How to cut it.
+    """
+    rows = pieces.cut(len(batch.features))
+    draws, loss = StepDraws(len(batch.features)), _Loss(batch.targets)
+    is_bf16 = precision == "bf16"
+    if not isinstance(model, HasRowChain):
+        for part in rows:
+            with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=is_bf16), draws.piece(part.start):
+                share = loss.share(replace(batch, features=batch.features[part]).outputs(model), part)
+            share.backward()  # type: ignore[no-untyped-call]
+        return loss.total
+    step = _ChainStep(model.row_chain(), batch.features, rows, draws, loss, torch.bfloat16 if is_bf16 else None)
+    with torch.no_grad():
+        if step.chain.blocks and step.chain.blocks[0].norm is not None:
+            check_rows(batch.features)
+            step.find_moments(keep_hidden=pieces.keep_hidden)
+        # What the moments are found with needs no gradients: these are made no sooner.
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        step.add_gradients()
+    return loss.total
+
+
+class _Loss:
+    """The mean loss of a batch, piece by piece."""
+
+    def __init__(self, targets: Targets) -> None:
+        self.targets, self.weight = targets, targets.loss_weight
+        self.total = torch.zeros((), dtype=torch.float64, device=targets.values.device)
+
+    def share(self, outputs: Tensor, rows: slice, *, counts: bool = True) -> Tensor:
+        """Return a piece's share of the mean loss; ``counts`` says whether it is added to the total."""
+        loss = self.targets.rows(rows).summed_loss(outputs) / self.weight
+        if counts:
+            self.total += loss.detach()
+        return loss
+
+    def gradient(self, outputs: Tensor, rows: slice, *, counts: bool = True) -> Tensor:
+        """Return the gradient of a piece's share in its outputs, shape ``(rows, L)``."""
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.share(leaf, rows, counts=counts), leaf)
+        return gradient
+
+
+@dataclass
+class _ChainStep:
+    """One step of a chain of blocks over the pieces of a batch."""
+
+    chain: RowChain
+    x: Tensor
+    rows: list[slice]
+    draws: StepDraws
+    loss: _Loss
+    dtype: torch.dtype | None
+
+    def __post_init__(self) -> None:
+        self.moments: list[Moments] = []
+        self.kept, self.kept_level = torch.empty(0), -1
+
+    def find_moments(self, *, keep_hidden: bool) -> None:
+        """Go forward to each norm; what it reads is kept if asked for, in the place of what the norm before reads."""
+        blocks = self.chain.blocks
+        for level, block in enumerate(blocks):
+            norm = block.norm
+            assert norm is not None
+            found, scratch = ColumnMoments(norm.num_features, norm.weight), Scratch(norm.weight)
+            is_kept = keep_hidden and norm.num_features == blocks[-1].linear.in_features
+            if is_kept and self.kept_level < 0:
+                self.kept = norm.weight.new_empty(len(self.x), norm.num_features)
+            for rows in self.rows:
+                hidden = self._hidden(level, rows)
+                found.update(hidden, scratch)
+                if is_kept:
+                    self.kept[rows] = hidden
+                del hidden
+            self.kept_level = level if is_kept else -1
+            self.moments.append(Moments(found.mean, (found.variance + norm.eps).rsqrt_()))
+            update_running_statistics(norm, found.mean, found.variance, len(self.x))
+
+    def add_gradients(self) -> None:
+        """Add the gradients of all parameters; the moments are known where there are norms."""
+        last = len(self.chain.blocks) - 1
+        if self.moments:
+            for rows in self.rows:
+                self._add_head(rows)
+        for rows in self.rows:
+            if self.kept_level == last >= 0:
+                self._add_below_kept(rows)
+            else:
+                self._add_all(rows)
+        for level in reversed(range(len(self.moments) - 1)):
+            for rows in self.rows:
+                self._add_correction(level, rows)
+
+    def _add_head(self, rows: slice) -> None:
+        """Add the gradients of the last block: the sums over the batch that its norm needs."""
+        last = len(self.chain.blocks) - 1
+        output, state = self._forward_block(last, self._hidden(last, rows), rows)
+        self._backward_block(last, self.loss.gradient(output, rows), state, rows)
+
+    def _add_all(self, rows: slice) -> None:
+        """Add a piece's gradients: of all blocks, or with norms, of those below the last."""
+        hidden, states = self._forward(len(self.chain.blocks), rows)
+        counts = not self.moments
+        gradient = self.loss.gradient(hidden, rows, counts=counts)
+        del hidden
+        if states:
+            gradient = self._backward_block(len(states) - 1, gradient, states[-1], rows, counts=counts)
+            if self.moments:
+                gradient = self._corrected(gradient, states[-1])
+            states.pop()
+        self._backward(gradient, states, rows)
+
+    def _add_below_kept(self, rows: slice) -> None:
+        """The same where the last norm's input is kept, which is used up."""
+        last = len(self.chain.blocks) - 1
+        output, state = self._forward_block(last, self.kept[rows], rows)
+        gradient = self.loss.gradient(output, rows, counts=False)
+        gradient = self._corrected(self._backward_block(last, gradient, state, rows, counts=False), state)
+        del state
+        _, states = self._forward(last, rows, has_output=False)
+        self._backward(gradient, states, rows)
+
+    def _add_correction(self, level: int, rows: slice) -> None:
+        """Add what the dependence of a norm's moments on the batch gives to the layers below."""
+        hidden, states = self._forward(level, rows)
+        normalized = self.chain.blocks[level].normalize(hidden, self.moments[level], self._at(rows))
+        gradient = self.chain.blocks[level].correct(normalized, self.moments[level], len(self.x))
+        self._backward(gradient, states, rows)
+
+    def _corrected(self, gradient: Tensor, state: BlockState) -> Tensor:
+        """Return the whole gradient of what the last norm reads."""
+        assert state.normalized is not None
+        return gradient.add_(self.chain.blocks[-1].correct(state.normalized, self.moments[-1], len(self.x)))
+
+    def _hidden(self, level: int, rows: slice) -> Tensor:
+        """Return what norm ``level`` reads, to be used up: kept, made of what is kept, or computed anew."""
+        if self.kept_level < 0:
+            hidden = self.chain.read(self.x[rows], self._at(rows))
+            for below in range(level):
+                hidden = self._forward_block(below, hidden, rows, keeps=False)[0]
+            return hidden
+        hidden = self.kept[rows].clone()
+        return hidden if self.kept_level == level else self._forward_block(level - 1, hidden, rows, keeps=False)[0]
+
+    def _forward(self, level: int, rows: slice, *, has_output: bool = True) -> tuple[Tensor, list[BlockState]]:
+        """Return what block ``level`` reads, from the input on, and what the blocks below keep."""
+        hidden, states = self.chain.read(self.x[rows], self._at(rows)), []
+        for below in range(level):
+            is_wanted = has_output or below < level - 1
+            hidden, state = self._forward_block(below, hidden, rows, has_output=is_wanted)
+            states.append(state)
+        return hidden, states
+
+    def _backward(self, gradient: Tensor, states: list[BlockState], rows: slice) -> None:
+        """Go back from what the block above the kept states reads."""
+        while states:
+            gradient = self._backward_block(len(states) - 1, gradient, states[-1], rows)
+            states.pop()
+        self.chain.read_backward(gradient, self.x[rows], self._at(rows))
+
+    def _forward_block(
+        self, level: int, hidden: Tensor, rows: slice, *, keeps: bool = True, has_output: bool = True
+    ) -> tuple[Tensor, BlockState]:
+        return self.chain.blocks[level].forward(
+            hidden, self._moments_of(level), self._at(rows), keeps=keeps, has_output=has_output
+        )
+
+    def _backward_block(
+        self, level: int, gradient: Tensor, state: BlockState, rows: slice, *, counts: bool = True
+    ) -> Tensor:
+        return self.chain.blocks[level].backward(
+            gradient, state, self._at(rows), self._moments_of(level), counts=counts
+        )
+
+    def _moments_of(self, level: int) -> Moments | None:
+        return self.moments[level] if self.moments else None
+
+    def _at(self, rows: slice) -> PieceContext:
+        return PieceContext(self.draws, rows.start, self.dtype)
