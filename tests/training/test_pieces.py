@@ -73,15 +73,15 @@ def _is_free(name: str, config: ModelConfig) -> bool:
     return config.batch_norm and is_linear_bias and not name.endswith(f"linears.{last}.bias")
 
 
-@pytest.mark.parametrize("keep_hidden", [True, False])
+@pytest.mark.parametrize("keep_matrix", [True, False])
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("num_layers", [2, 3, 4])
 @pytest.mark.parametrize(("model", "bits"), ROW_MODELS)
-def test_five_steps_in_pieces_are_five_unsplit_steps(model, bits, num_layers, batch_norm, keep_hidden):
+def test_five_steps_in_pieces_are_five_unsplit_steps(model, bits, num_layers, batch_norm, keep_matrix):
     config = ModelConfig(model, 32, num_layers, batch_norm=batch_norm, bits=bits)
     whole, optimizer, losses = _steps(config, WHOLE)
     for count in (2, 5):
-        network, other, found = _steps(config, Pieces(count, keep_hidden))
+        network, other, found = _steps(config, Pieces(count, keep_matrix))
         assert found == pytest.approx(losses, rel=1e-9)
         for (name, value), expected in zip(network.named_parameters(), whole.parameters(), strict=True):
             if not _is_free(name, config):
@@ -136,21 +136,21 @@ def test_a_gcn_on_rows_takes_pieces_too():
 
 
 @pytest.mark.parametrize(("model", "bits"), [("sign", None), ("qsign", 2)])
-@pytest.mark.parametrize(("batch_norm", "keep_hidden", "blocks"), [(False, True, 5), (True, True, 8), (True, False, 8)])
-def test_a_step_needs_what_it_trains_and_a_few_blocks(model, bits, batch_norm, keep_hidden, blocks):
+@pytest.mark.parametrize(("batch_norm", "keep_matrix", "blocks"), [(False, True, 5), (True, True, 8), (True, False, 8)])
+def test_a_step_needs_what_it_trains_and_a_few_blocks(model, bits, batch_norm, keep_matrix, blocks):
     config = ModelConfig(model, 256, 3, batch_norm=batch_norm, bits=bits)
     network = build_model(config, 20, 7).train()
     optimizer = make_optimizer(network, TrainConfig(config))
     batch = RowBatch(torch.randn(10 * 256, 60), Targets(torch.zeros(10 * 256, dtype=torch.int64), "classes"))
 
     def step() -> None:
-        training_step(network, optimizer, [batch], "float32", Pieces(10, keep_hidden))
+        training_step(network, optimizer, [batch], "float32", Pieces(10, keep_matrix))
 
     peak = measure_peak(step, known=lambda: tensors_within([network, optimizer, batch]))
     floor = (
         4 * sum(value.nbytes for value in network.parameters()) + batch.features.nbytes + batch.targets.values.nbytes
     )
-    kept = 2560 * 256 * 4 if batch_norm and keep_hidden else 0
+    kept = 2560 * 256 * 4 if batch_norm and keep_matrix else 0
     assert peak.total - floor - kept <= blocks * 256 * 256 * 4
 
 

@@ -31,3 +31,11 @@ def add_product(bias: Tensor, a: Tensor, b: Tensor, out: Tensor, dtype: torch.dt
         torch.addmm(bias, a, b, out=out)
     else:
         out.copy_(torch.mm(a.to(dtype), b.to(dtype))).add_(bias)
+
+
+def add_product_(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None) -> None:
+    """Add the matrix product of two matrices, computed in ``dtype`` if one is given, to ``total``."""
+    if dtype is None:
+        total.addmm_(a, b)
+    else:
+        total.add_(torch.mm(a.to(dtype), b.to(dtype)))

@@ -34,12 +34,14 @@ class Pieces:
 
     Attributes:
         count: Pieces, at most; each is made of whole blocks of 256 rows.
-        keep_hidden: Whether one hidden matrix of the whole batch is kept between sweeps, where there are norms.
+        keep_matrix: Whether one hidden matrix of the whole batch is kept between sweeps, where there are norms.
+        columns: Blocks of columns of a GCN's hidden layers (:mod:`falcon_gnn.training.column_blocks`).
         walked: Pieces that are gone through at all; None for all of them. Memory is predicted from the first few.
     """
 
     count: int = 1
-    keep_hidden: bool = True
+    keep_matrix: bool = True
+    columns: int = 1
     walked: int | None = None
 
     def cut(self, num_rows: int) -> list[slice]:
@@ -75,7 +77,7 @@ def add_gradients(model: nn.Module, batch: RowBatch, precision: Precision, piece
     with torch.no_grad():
         if step.chain.blocks and step.chain.blocks[0].norm is not None:
             check_rows(batch.features)
-            step.find_moments(keep_hidden=pieces.keep_hidden)
+            step.find_moments(keep_matrix=pieces.keep_matrix)
         # What the moments are found with needs no gradients: these are made no sooner.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -120,14 +122,14 @@ class _ChainStep:
         self.moments: list[Moments] = []
         self.kept, self.kept_level = torch.empty(0), -1
 
-    def find_moments(self, *, keep_hidden: bool) -> None:
+    def find_moments(self, *, keep_matrix: bool) -> None:
         """Go forward to each norm; what it reads is kept if asked for, in the place of what the norm before reads."""
         blocks = self.chain.blocks
         for level, block in enumerate(blocks):
             norm = block.norm
             assert norm is not None
             found, scratch = ColumnMoments(norm.num_features, norm.weight), Scratch(norm.weight)
-            is_kept = keep_hidden and norm.num_features == blocks[-1].linear.in_features
+            is_kept = keep_matrix and norm.num_features == blocks[-1].linear.in_features
             if is_kept and self.kept_level < 0:
                 self.kept = norm.weight.new_empty(len(self.x), norm.num_features)
             for rows in self.rows:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.batches import Batch, RowBatch
+from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch
+from falcon_gnn.training.column_blocks import add_block_gradients
 from falcon_gnn.training.config import Precision, TrainConfig
+from falcon_gnn.training.models import GCN
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
 
 _FUSED_DEVICES = ("cpu", "cuda")
@@ -26,7 +28,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
 
 def pieces_of(config: TrainConfig) -> Pieces:
     """Return how a configuration cuts a batch of rows."""
-    return Pieces(config.micro_batches, config.keep_hidden)
+    return Pieces(config.micro_batches, config.keep_matrix, config.column_blocks)
 
 
 def group_size(config: TrainConfig) -> int:
@@ -68,6 +70,10 @@ def training_step(
             continue
         if is_single and pieces.count > 1 and isinstance(ready, RowBatch):
             loss = add_gradients(model, ready, precision, pieces)
+        elif pieces.columns > 1 and isinstance(model, GCN) and _has_columns(model, ready):
+            assert isinstance(ready, GraphBatch)
+            weight = targets.loss_weight if is_single else 1.0
+            loss = add_block_gradients(model, ready, precision, pieces.columns, weight)
         else:
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 outputs = ready.outputs(model)
@@ -85,6 +91,11 @@ def training_step(
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss / loss_weight, weight
+
+
+def _has_columns(model: GCN, batch: Batch) -> bool:
+    """Return whether a batch has hidden layers to go through by columns; a single node has no moments of its own."""
+    return isinstance(batch, GraphBatch) and model.config.num_layers > 1 and batch.inputs.adjacency.num_rows > 1
 
 
 def run_epoch(

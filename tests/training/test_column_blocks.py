@@ -1,0 +1,117 @@
+"""A GCN's step by blocks of columns: the numbers of the unsplit step, with one hidden matrix less than layers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from falcon_gnn.errors import OptionError
+from falcon_gnn.graph import Graph
+from falcon_gnn.training.column_blocks import _pack_columns, _unpack_columns
+from falcon_gnn.training.config import ModelConfig, TrainConfig
+from falcon_gnn.training.memory import measure_peak, tensors_within
+from falcon_gnn.training.models import build_model
+from falcon_gnn.training.pieces import WHOLE, Pieces
+from falcon_gnn.training.sources import make_source
+from falcon_gnn.training.steps import make_optimizer, run_epoch, training_step
+
+CPU = torch.device("cpu")
+
+
+def _graph(*, is_sparse: bool = False, num_nodes: int = 700, num_features: int = 20, all_train: bool = False) -> Graph:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_nodes, num_features))
+    if is_sparse:
+        from scipy.sparse import csr_array
+
+        x = csr_array(np.where(rng.random(x.shape) < 0.02, x, 0.0))
+    graph = Graph.from_edges(np.sort(rng.integers(0, num_nodes, (2, 4 * num_nodes)), axis=0), num_nodes, x=x)
+    mask = None if all_train else rng.random(num_nodes) < 0.6
+    return graph.replace(y=rng.integers(0, 4, num_nodes), train_mask=mask)
+
+
+def _run(graph: Graph, config: ModelConfig, pieces: Pieces, num_steps: int = 3) -> tuple[nn.Module, list[float]]:
+    training = TrainConfig(config)
+    (batch,) = make_source(graph, training, "classes", CPU).draw(1)
+    torch.manual_seed(0)
+    network = build_model(config, graph.num_features, 4).train()
+    # Plain gradient descent: Adam would make whole steps of a gradient's rounding.
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+    torch.manual_seed(1)
+    losses = [float(training_step(network, optimizer, [batch], "float32", pieces)[0]) for _ in range(num_steps)]
+    return network, losses
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("concat_self", [False, True])
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("num_layers", [2, 3, 4])
+def test_steps_by_columns_are_unsplit_steps(num_layers, batch_norm, concat_self, dropout):
+    graph = _graph()
+    config = ModelConfig("gcn", 44, num_layers, dropout, batch_norm=batch_norm, concat_self=concat_self)
+    whole, losses = _run(graph, config, WHOLE)
+    for columns in (2, 6):
+        network, found = _run(graph, config, Pieces(columns=columns))
+        assert found == pytest.approx(losses, rel=1e-5)
+        for (name, value), expected in zip(network.state_dict().items(), whole.state_dict().values(), strict=True):
+            assert torch.allclose(value.float(), expected.float(), rtol=1e-4, atol=2e-6), name
+
+
+@pytest.mark.parametrize("concat_self", [False, True])
+def test_sparse_features_and_nodes_that_all_train(concat_self):
+    graph = _graph(is_sparse=True, all_train=True)
+    config = ModelConfig("gcn", 24, 3, concat_self=concat_self)
+    whole, losses = _run(graph, config, WHOLE)
+    network, found = _run(graph, config, Pieces(columns=3))
+    assert found == pytest.approx(losses, rel=1e-5)
+    for value, expected in zip(network.parameters(), whole.parameters(), strict=True):
+        assert torch.allclose(value, expected, rtol=1e-4, atol=2e-6)
+
+
+def test_parts_by_columns_add_up_too():
+    graph = _graph()
+    base = TrainConfig(ModelConfig("cluster-gcn", 24, 3, num_parts=6), num_batches=2, micro_batches=3)
+    values = []
+    for config in (base, replace(base, column_blocks=3)):
+        torch.manual_seed(0)
+        network = build_model(config.model, 20, 4)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+        run_epoch(network, optimizer, make_source(graph, config, "classes", CPU).draw(1), config)
+        values.append([parameter.detach() for parameter in network.parameters()])
+    for blocked, whole in zip(*values, strict=True):
+        assert torch.allclose(blocked, whole, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize(("num_layers", "num_kept"), [(2, 0), (3, 1), (4, 2)])
+def test_one_matrix_is_kept_per_hidden_layer_but_the_first(num_layers, num_kept):
+    graph = _graph(num_nodes=4_000, num_features=4)
+    config = ModelConfig("gcn", 512, num_layers, 0.2, batch_norm=True)
+    (batch,) = make_source(graph, TrainConfig(config), "classes", CPU).draw(1)
+    network = build_model(config, 4, 4).train()
+    optimizer = make_optimizer(network, TrainConfig(config))
+
+    def step() -> None:
+        training_step(network, optimizer, [batch], "float32", Pieces(columns=32))
+
+    peak = measure_peak(step, known=lambda: tensors_within([network, optimizer, batch]))
+    trained = 4 * sum(value.nbytes for value in network.parameters())
+    inputs = sum(value.nbytes for value in tensors_within(batch))
+    matrix = 4_000 * 512 * 4
+    rest = peak.total - trained - inputs - num_kept * matrix - (num_layers - 1) * matrix // 32
+    assert 0 < rest < 8 * matrix // 32 + 5 * 4_000 * 4 * 4
+
+
+def test_columns_of_a_mask_come_back():
+    mask = torch.rand(50, 21) < 0.5
+    packed = _pack_columns(mask)
+    assert packed.shape == (50, 3)
+    assert torch.equal(_unpack_columns(packed, slice(8, 21)).bool(), mask[:, 8:21])
+    assert torch.equal(_unpack_columns(packed, slice(0, 8)).bool(), mask[:, :8])
+
+
+@pytest.mark.parametrize("model", [ModelConfig("sign"), ModelConfig("gas"), ModelConfig("gcn", bits=2)])
+def test_models_without_columns_refuse_them(model):
+    with pytest.raises(OptionError, match="column_blocks must be 1 here, got 2"):
+        TrainConfig(model, num_batches=1, column_blocks=2)
