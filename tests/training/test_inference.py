@@ -6,10 +6,12 @@ from scipy.sparse import csr_array
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.training import inference
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import hop_features
-from falcon_gnn.training.inference import predict
+from falcon_gnn.training.inference import InferenceSettings, make_scorer, predict
+from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import GraphInput, build_model
 from falcon_gnn.training.propagation import SparseMatrix
 
@@ -103,3 +105,17 @@ def test_no_node_wanted_gives_no_row(graph):
     for name in ("gcn", "sign"):
         model, config = _model(name)
         assert predict(model, config, graph, node_ids=np.zeros(0, np.int64)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("gcn", 4), ("sign", 2), ("sign-original", 2)])
+def test_no_matrix_of_the_hidden_size_exists(monkeypatch, make_graph, name, blocks):
+    """The widest layer decides the pieces: 60 nodes in pieces of 8 rows or 32 columns."""
+    monkeypatch.setattr(inference, "_CHUNK_VALUES", 8 * 1024)
+    monkeypatch.setattr(inference, "_BLOCK_VALUES", 32 * 60)
+    graph = make_graph()
+    config = ModelConfig(model=name, hidden_channels=1024, num_layers=3, num_hops=0)
+    model = build_model(config, 5, 3)
+    scorer = make_scorer(config, graph, None, InferenceSettings(torch.device("cpu")))
+    peak = measure_peak(lambda: scorer.outputs(model), known=lambda: tensors_within(model))
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert peak.total - weights < blocks * (8 * 1024 + 32 * 60) * 4 + 60 * 1000

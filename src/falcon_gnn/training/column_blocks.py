@@ -7,8 +7,8 @@ A block of columns of a hidden layer holds all nodes, so that it is normalised, 
 - Backward, with dZ of the layer above at hand, a block is made again; it gives its rows of W's gradient, and with
   Ã (dZ W[c, :]ᵀ) its own dZ_c, which takes the place of Z_c.
 
-For d layers d - 2 matrices of the hidden size are kept, one bit per hidden value for dropout, and a few blocks. Masks are
-those of the unsplit step.
+For d layers d - 2 matrices of the hidden size are kept, one bit per hidden value for dropout, and a few blocks. Masks
+are those of the unsplit step.
 """
 
 from dataclasses import dataclass

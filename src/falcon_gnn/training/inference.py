@@ -9,20 +9,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.quantization.chunks import row_chunks
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import aggregate, float_features, hop_features, require_features
-from falcon_gnn.training.models import GCN, Features, OriginalSIGN
+from falcon_gnn.training.models import GCN, GCNLayer, OriginalSIGN
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_CHUNK_VALUES = 1 << 26
+_CHUNK_VALUES = 1 << 22
+"""Values of a layer that are computed together, 16 MiB."""
+_BLOCK_VALUES, _FEWEST_COLUMNS = 6 << 20, 32
+"""Values of a block of columns, 24 MiB, unless it would have fewer columns than this."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class InferenceSettings:
 
     Attributes:
         device: Device the model is on.
-        chunk_rows: Nodes per piece, >= 1; None for as many as fit 256 MiB of the widest layer.
+        chunk_rows: Nodes per piece, >= 1; None for as many as fit 16 MiB of the widest layer.
         normalize_hops: As in ``TrainConfig``.
     """
 
@@ -59,7 +64,7 @@ def predict(
         config: The configuration it was built from.
         graph: Any graph, F features per node.
         node_ids: Nodes wanted, shape ``(n,)``; by default all.
-        chunk_rows: Nodes per piece; by default as many as fit 256 MiB.
+        chunk_rows: Nodes per piece; by default as many as fit 16 MiB of the widest layer.
         normalize_hops: Whether the model was trained on features divided by their length (``spec.normalize_hops``).
 
     Returns:
@@ -100,31 +105,19 @@ class RowScorer:
             return _collect(self._pieces(model), len(self.features)).cpu().numpy()
 
     def _pieces(self, model: nn.Module) -> Iterator[tuple[slice, Tensor]]:
-        num_rows, width = self.features.shape
-        for rows in _chunks(num_rows, width, self.settings):
+        num_rows = len(self.features)
+        widest = max(max(parameter.shape) for parameter in model.parameters())
+        for rows in _chunks(num_rows, widest, self.settings):
             block = torch.from_numpy(np.asarray(self.features[rows], dtype=np.float32))
             yield rows, model(block.to(self.settings.device))
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Nodes of one layer that are computed together.
-
-    Attributes:
-        rows: Which nodes of the layer.
-        matrix: What the previous layer's vectors are multiplied with.
-        columns: Which vectors of the previous layer it multiplies; None for all.
-        own: Which vectors of the previous layer are those of the piece's own nodes; None for all.
-    """
-
-    rows: slice
-    matrix: SparseMatrix
-    columns: Tensor | None
-    own: Tensor | None
-
-
 class GraphScorer:
     """Outputs of a GCN for fixed nodes of a graph; what depends on the graph alone is computed once.
+
+    Every layer is computed by blocks of columns, each of which holds all its nodes. The first hidden layer is made
+    again from the features whenever it is read, and the last one is multiplied with the weights above it block by
+    block: up to three layers no matrix of the hidden size exists, beyond them the one that is read and the one made.
 
     Args:
         graph: The graph.
@@ -137,7 +130,7 @@ class GraphScorer:
         self, graph: Graph, node_ids: NDArray[np.int64] | None, config: ModelConfig, settings: InferenceSettings
     ) -> None:
         require_features(graph)
-        self.settings, self.width = settings, config.hidden_channels
+        self.settings = settings
         adjacency, rows = normalized_csr(graph), node_ids
         self.levels: list[tuple[csr_array, NDArray[np.int64] | None]] = []
         for _ in range(config.num_layers - 1):
@@ -150,69 +143,140 @@ class GraphScorer:
         features = float_features(graph, normalize=settings.normalize_hops)
         self.aggregated = aggregate(adjacency if rows is None else adjacency[rows], features)
         self.features = None if not config.concat_self else features if rows is None else features[rows]
-        self._inputs: tuple[Features, Features | None] | None = None
-        self._whole: dict[int, _Piece] = {}
+        self._whole: dict[int, SparseMatrix] = {}
 
     def outputs(self, model: nn.Module) -> NDArray[np.float32]:
         """Return the model's outputs, shape ``(n, L)``."""
+        assert isinstance(model, GCN)
         _check_width(model, self.aggregated.shape[1])
         with evaluating(model):
-            outputs: Tensor = model(self)
-            return outputs.cpu().numpy()
+            return self._outputs(model).numpy()
 
-    def first_layer(self, model: GCN) -> Tensor:
-        """Return what layer 0 makes of the features of the nodes that the wanted ones depend on."""
+    def _outputs(self, model: GCN) -> Tensor:
+        depth = model.config.num_layers
+        if depth == 1:
+            return _collect(self._first_rows(model), self.aggregated.shape[0]).cpu()
+        head = model.layer(depth - 1)
+        hidden: Tensor | None = None
+        for index in range(1, depth - 1):
+            is_last = index == depth - 2
+            num_rows, width = self.levels[index - 1][0].shape[0], model.config.hidden_channels
+            made = torch.zeros(num_rows, 0 if is_last else width)
+            products = _Products(head, num_rows)
+            for columns in _column_blocks(width, max(self.levels[index - 1][0].shape), self.settings):
+                read = _Products(model.layer(index), self.levels[index - 1][0].shape[1], columns)
+                self._read(model, hidden, read)
+                block = self._aggregate(model, index, read, columns)
+                if is_last:
+                    products.add(block, columns)
+                else:
+                    made[:, columns] = block
+                del block, read
+            if is_last:
+                return self._aggregate(model, depth - 1, products)
+            hidden = made
+        products = _Products(head, self.aggregated.shape[0])
+        self._read(model, hidden, products)
+        return self._aggregate(model, depth - 1, products)
+
+    def _first_rows(self, model: GCN) -> Iterator[tuple[slice, Tensor]]:
+        """Yield what the first layer makes of the features of the nodes that the wanted ones depend on, by rows."""
+        device, layer = self.settings.device, model.layer(0)
+        widest = max(layer.weight.shape)
+        for rows in _chunks(self.aggregated.shape[0], widest, self.settings):
+            own = None if self.features is None else to_tensor(self.features[rows], for_training=False).to(device)
+            read = to_tensor(self.aggregated[rows], for_training=False).to(device)
+            output = layer.transform_input(read, own)
+            yield rows, output if model.config.num_layers == 1 else model.activate(0, output)
+
+    def _read(self, model: GCN, hidden: Tensor | None, products: "_Products") -> None:
+        """Multiply a hidden layer, the first one where there is none at hand, with the weights above it."""
+        if hidden is None:
+            for rows, piece in self._first_rows(model):
+                products.put(piece, rows)
+            return
+        for rows in _chunks(len(hidden), hidden.shape[1], self.settings):
+            products.put(hidden[rows].to(self.settings.device), rows)
+
+    def _aggregate(self, model: GCN, index: int, products: "_Products", columns: slice = slice(None)) -> Tensor:
+        """Return columns of layer ``index``: aggregated products, the nodes' own ones, bias; activated if hidden."""
+        matrix, own = self.levels[index - 1]
+        layer, device = model.layer(index), self.settings.device
 
         def pieces() -> Iterator[tuple[slice, Tensor]]:
-            for rows in _chunks(self.aggregated.shape[0], self.width, self.settings):
-                yield rows, self._finish(model, 0, model.layer(0).transform_input(*self._read(rows)))
+            for rows in self._adjacency_chunks(matrix.shape[0], products.neighbors.shape[1]):
+                part, touched = self._cut(index - 1, rows)
+                neighbors = products.neighbors if touched is None else products.neighbors[touched]
+                output = (part @ neighbors.to(device)).add_(layer.bias[columns])
+                if products.own is not None:
+                    output.add_((products.own[rows] if own is None else products.own[own[rows]]).to(device))
+                if index < model.config.num_layers - 1:
+                    output = functional.relu_(_normalize_columns(model, index, output, columns))
+                yield rows, output
 
-        return _collect(pieces(), self.aggregated.shape[0])
+        return _collect(pieces(), matrix.shape[0]).cpu()
 
-    def activate(self, model: GCN, level: int, output: Tensor) -> Tensor:
-        """Return the output: the pieces it is made of were activated one by one."""
-        return output
+    def _adjacency_chunks(self, num_rows: int, width: int) -> Iterator[slice]:
+        """Yield rows of a layer that are aggregated together; all of them where all lie in host memory anyway."""
+        if self.settings.chunk_rows is None and self.settings.device.type == "cpu":
+            return iter([slice(0, num_rows)])
+        return _chunks(num_rows, width, self.settings)
 
-    def next_layer(self, model: GCN, level: int, hidden: Tensor) -> Tensor:
-        """Return what layer ``level`` makes of its input for the nodes that the wanted ones depend on."""
-        num_rows, device = self.levels[level - 1][0].shape[0], self.settings.device
-
-        def pieces() -> Iterator[tuple[slice, Tensor]]:
-            for rows in _chunks(num_rows, self.width, self.settings):
-                piece = self._cut(level - 1, rows)
-                source = (hidden if piece.columns is None else hidden[piece.columns]).to(device)
-                own = source if piece.own is None else hidden[piece.own].to(device)
-                yield rows, self._finish(model, level, model.layer(level)(piece.matrix, source, own))
-
-        return _collect(pieces(), num_rows)
-
-    def _finish(self, model: GCN, level: int, output: Tensor) -> Tensor:
-        return output if level == len(self.levels) else model.activate(level, output)
-
-    def _read(self, rows: slice) -> tuple[Features, Features | None]:
-        """Return ÃX and X of some nodes on the device, where they stay if these are all."""
-        if self._inputs is not None:
-            return self._inputs
-        device = self.settings.device
-        features = None if self.features is None else to_tensor(self.features[rows], for_training=False).to(device)
-        inputs = to_tensor(self.aggregated[rows], for_training=False).to(device), features
-        if rows.stop - rows.start == self.aggregated.shape[0]:
-            self._inputs = inputs
-        return inputs
-
-    def _cut(self, level: int, rows: slice) -> _Piece:
-        """Return a piece of a hidden layer; a layer in one piece stays on the device."""
-        matrix, own = self.levels[level]
+    def _cut(self, level: int, rows: slice) -> tuple[SparseMatrix, Tensor | None]:
+        """Return rows of Ã and the columns that they touch, None for all; a layer in one piece stays on the device."""
+        matrix, _ = self.levels[level]
         device = self.settings.device
         if rows.stop - rows.start < matrix.shape[0]:
-            ids = np.arange(rows.start, rows.stop)
-            part, columns = take_rows(matrix, ids)
-            own_rows = torch.from_numpy(ids if own is None else own[rows])
-            return _Piece(rows, SparseMatrix.from_scipy(part).to(device), torch.from_numpy(columns), own_rows)
+            part, columns = take_rows(matrix, np.arange(rows.start, rows.stop))
+            return SparseMatrix.from_scipy(part).to(device), torch.from_numpy(columns)
         if level not in self._whole:
-            whole = SparseMatrix.from_scipy(matrix).to(device)
-            self._whole[level] = _Piece(rows, whole, None, None if own is None else torch.from_numpy(own))
-        return self._whole[level]
+            self._whole[level] = SparseMatrix.from_scipy(matrix).to(device)
+        return self._whole[level], None
+
+
+class _Products:
+    """What a hidden layer's nodes give to the layer above: H W[:, c] for their neighbors, H W'[:, c] for themselves.
+
+    Both lie in host memory, shape ``(n, c)``.
+
+    Args:
+        layer: The layer above.
+        num_rows: n.
+        columns: c; by default all columns.
+    """
+
+    def __init__(self, layer: GCNLayer, num_rows: int, columns: slice = slice(None)) -> None:
+        self.weight = layer.weight[:, columns]
+        self.own_weight = None if layer.own_weight is None else layer.own_weight[:, columns]
+        self.neighbors = torch.zeros(num_rows, self.weight.shape[1])
+        self.own = None if self.own_weight is None else torch.zeros_like(self.neighbors)
+
+    def put(self, hidden: Tensor, rows: slice) -> None:
+        """Set the products of some rows of H."""
+        self.neighbors[rows] = hidden @ self.weight
+        if self.own is not None and self.own_weight is not None:
+            self.own[rows] = hidden @ self.own_weight
+
+    def add(self, block: Tensor, columns: slice) -> None:
+        """Add what some columns of H contribute, in chunks of rows on the layer's device."""
+        pairs = ((self.neighbors, self.weight), (self.own, self.own_weight))
+        for rows in row_chunks(len(block), max(self.weight.shape[1], block.shape[1])):
+            piece = block[rows].to(self.weight.device)
+            for total, weight in pairs:
+                if total is not None and weight is not None:
+                    total[rows] += (piece @ weight[columns]).cpu()
+
+
+def _normalize_columns(model: GCN, index: int, output: Tensor, columns: slice) -> Tensor:
+    """Return columns of a hidden layer after batch norm with running statistics; themselves without one."""
+    if not model.norms:
+        return output
+    norm = model.norms[index]
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight[columns] * (norm.running_var[columns] + norm.eps).rsqrt()
+    return output.sub_(norm.running_mean[columns]).mul_(scale).add_(norm.bias[columns])
 
 
 @contextmanager
@@ -243,6 +307,12 @@ def _chunks(num_rows: int, width: int, settings: InferenceSettings) -> Iterator[
     step = settings.chunk_rows or max(1, _CHUNK_VALUES // width)
     for start in range(0, max(num_rows, 1), step):
         yield slice(start, min(start + step, num_rows))
+
+
+def _column_blocks(width: int, num_rows: int, settings: InferenceSettings) -> Iterator[slice]:
+    step = max(1, _BLOCK_VALUES // max(num_rows, 1) // _FEWEST_COLUMNS) * _FEWEST_COLUMNS
+    for start in range(0, width, step):
+        yield slice(start, min(start + step, width))
 
 
 def _check_width(model: nn.Module, width: int) -> None:
