@@ -243,7 +243,11 @@ def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
     whole = fit_collapse(graph, QUARTER, training, "1GiB")
     assert whole.result is None
     tight = whole.plan.estimate.total - 20_000
-    outcome = run(graph, RunConfig(training, QUARTER), memory=tight, progress=False)
+    blocked = run(graph, RunConfig(training, QUARTER), memory=tight, progress=False)
+    assert blocked.reduction is None
+    assert blocked.config.training.column_blocks > 1
+    assert blocked.memory.total <= tight
+    outcome = run(graph, RunConfig(training, QUARTER), memory=tight, prefer="speed", progress=False)
     assert outcome.reduction is not None
     assert 1 <= outcome.to_dict()["trained_on"]["num_nodes"] < 80
     assert outcome.to_dict()["plan"]["total"] <= tight

@@ -22,6 +22,7 @@ from falcon_gnn.planning.fit import (
     shrink_to_fit,
     standard_configs,
 )
+from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.batches import FullBatch
@@ -136,7 +137,7 @@ def test_the_budget_found_fits_and_the_next_one_does_not(model: str, bits: int |
     whole = estimate_memory(SHAPE, config).total
     floor = estimate_memory(SHAPE.with_nodes(1), config).total
     budget = (whole + floor) // 2
-    plan = fit_shape(SHAPE, config, budget, choose_batches=False)
+    plan = fit_shape(SHAPE, config, budget, choose_batches=False, prefer="speed")
     assert plan.needs_collapse
     assert plan.estimate.total <= budget
     assert estimate_memory(SHAPE.with_nodes(plan.node_budget + 1), config).total > budget
@@ -144,7 +145,7 @@ def test_the_budget_found_fits_and_the_next_one_does_not(model: str, bits: int |
 
 def test_a_sign_batch_has_the_most_rows_that_fit() -> None:
     config = config_of("sign")
-    plan = fit_shape(SHAPE, config, budget_of_rows(701, config), choose_batches=False)
+    plan = fit_shape(SHAPE, config, budget_of_rows(701, config), choose_batches=False, prefer="speed")
     assert plan.node_budget == 3 * 701
 
 
@@ -183,13 +184,13 @@ def test_the_peak_falls_with_more_batches(model: str, graph: Graph) -> None:
 
 def test_more_batches_are_chosen_before_nodes_are_given_up() -> None:
     config = replace(config_of("sign"), num_batches=1)
-    plan = fit_shape(SHAPE, config, budget_of_rows(1_500, config))
+    plan = fit_shape(SHAPE, config, budget_of_rows(1_500, config), prefer="speed")
     assert (plan.node_budget, plan.training.num_batches) == (3_000, 2)
 
 
 def test_nodes_are_given_up_before_a_batch_has_fewer_than_1024_rows() -> None:
     config = replace(config_of("sign"), num_batches=1)
-    plan = fit_shape(SHAPE, config, budget_of_rows(900, config))
+    plan = fit_shape(SHAPE, config, budget_of_rows(900, config), prefer="speed")
     assert (plan.node_budget, plan.training.num_batches) == (2_700, 3)
 
 
@@ -245,7 +246,7 @@ def test_a_denser_collapse_than_expected_is_shrunk(graph: Graph) -> None:
     trained = graph.subgraph(np.flatnonzero(graph.train_mask))
     shape = shape_of_graph(trained, config)
     total = estimate_memory(shape, config).total
-    tight = MemoryPlan(total - 1, 500, 500, shape.num_edges, config, estimate_memory(shape, config))
+    tight = MemoryPlan(total - 1, 500, 500, shape.num_edges, config, estimate_memory(shape, config), 1.0)
     found, smaller = shrink_to_fit(tight, trained)
     assert found.estimate.total == total
     assert smaller is not None
@@ -262,10 +263,53 @@ def test_a_collapse_with_more_edges_than_expected_is_repeated(graph: Graph, monk
         return shape if num_nodes == shape.num_nodes else replace(shape, num_nodes=num_nodes, num_edges=num_nodes)
 
     monkeypatch.setattr(GraphShape, "with_nodes", expect_few_edges)
-    fit = fit_collapse(graph, CollapseConfig(1.0, num_clusters=5), config, budget)
+    fit = fit_collapse(graph, CollapseConfig(1.0, num_clusters=5), config, budget, prefer="speed")
     assert fit.result is not None
     assert fit.plan.num_edges == fit.result.graph.num_edges > 2 * fit.plan.node_budget
     assert estimate_memory(shape_of_graph(fit.result.graph, config), config).total <= budget
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("model", ["sign", "qsign", "sign-original", "gcn", "cluster-gcn"])
+def test_pieces_come_before_fewer_nodes_and_fit(model: str, batch_norm: bool, graph: Graph) -> None:
+    config = config_of(model, hidden_channels=128, batch_norm=batch_norm)
+    shape = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000) if model != "cluster-gcn" else SHAPE
+    whole, (_, *families) = estimate_memory(shape, config).total, [[config], *exact_ways(shape, config)]
+    leanest = min(estimate_memory(shape, family[-1]).total for family in families)
+    assert leanest < whole
+    plan = fit_shape(shape, config, (leanest + whole) // 2)
+    assert not plan.needs_collapse
+    assert max(plan.training.micro_batches, plan.training.column_blocks) > 1
+    assert plan.training.model.bits == config.model.bits
+    assert plan.estimate.total <= (leanest + whole) // 2
+    assert plan.relative_time >= 1
+    assert fit_shape(shape, config, whole).training == config
+    fast = fit_shape(shape, config, (leanest + whole) // 2, choose_batches=False, prefer="speed")
+    assert fast.needs_collapse
+    assert fast.relative_time < plan.relative_time
+
+
+def test_the_fastest_way_that_fits_is_taken() -> None:
+    config = config_of("sign", hidden_channels=128, batch_norm=True)
+    for ways in exact_ways(SHAPE, config):
+        peaks = [estimate_memory(SHAPE, way).total for way in ways]
+        assert peaks == sorted(peaks, reverse=True)
+        for way, peak in zip(ways, peaks, strict=True):
+            chosen = fit_shape(SHAPE, config, peak).training
+            assert estimate_memory(SHAPE, chosen).total <= peak
+            assert relative_time(SHAPE, chosen) <= relative_time(SHAPE, way)
+
+
+def test_the_time_of_sweeps_counts_every_product() -> None:
+    """Two norms, one matrix kept: by hand from the module's list of sweeps, in units of a hidden product."""
+    shape = GraphShape(5_000, 0, 100, 100, "classes", 5_000)
+    config = TrainConfig(ModelConfig("sign", 1_000, 3, batch_norm=True, num_hops=0), micro_batches=5)
+    first, hidden, head = 0.1, 1.0, 0.1
+    unsplit = 3 * (first + hidden + head) - first
+    moments = first + hidden
+    backward = 3 * head + 2 * head + first + 2 * (first + hidden) - first
+    correction = 3 * first - first
+    assert relative_time(shape, config) == pytest.approx((moments + backward + correction) / unsplit)
 
 
 def test_a_table_of_models_goes_on_past_one_that_does_not_fit(graph: Graph) -> None:

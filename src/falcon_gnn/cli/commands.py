@@ -19,6 +19,7 @@ from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError
 from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
+from falcon_gnn.planning.budget_text import Prefer
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 
@@ -134,7 +135,7 @@ def collapse(
         if budget.memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
         else:
-            fit = fit_collapse(graph, config, training, budget.memory, on_stage=on_stage)
+            fit = fit_collapse(graph, config, training, budget.memory, on_stage=on_stage, prefer=budget.prefer)
             typer.echo(fit.plan.describe())
             if fit.result is None:
                 typer.echo("Nothing was written.")
@@ -170,7 +171,7 @@ def train(
     budget = make_budget(values)
     config = RunConfig.of(make_training(values), budget.nodes, given(context, values), budget.preset)
     devices = chosen(DeviceOptions, values)
-    job = _TrainJob(source, out, values, config, budget.memory, resume, log_dir, devices)
+    job = _TrainJob(source, out, values, config, budget, resume, log_dir, devices)
     if devices.devices > 1 and not is_launched():
         job.launch()
         return
@@ -210,6 +211,7 @@ def plan(
     source: Source,
     memory: Annotated[str, typer.Option(help=described(BudgetOptions)["memory"])],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for a plot of peak over budget.")] = None,
+    prefer: Annotated[Prefer, typer.Option(help=described(BudgetOptions)["prefer"])] = "nodes",
     **options: Any,
 ) -> None:
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
@@ -226,7 +228,7 @@ def plan(
         on_stage("loading")
         graph = load_source(source, values)
         on_stage("planning")
-        plans = plan_models(graph, configs, memory, scope=scope)
+        plans = plan_models(graph, configs, memory, scope=scope, prefer=prefer)
         if out is not None:
             write_peak_curves(graph, configs, memory, out, scope=scope)
     print_table(plans_table(plans, memory))
@@ -301,7 +303,7 @@ class _TrainJob:
     out: Path
     values: Mapping[str, Any]
     config: RunConfig
-    memory: str | None
+    budget: BudgetOptions
     resume: bool
     log_dir: Path | None
     devices: DeviceOptions
@@ -312,7 +314,8 @@ class _TrainJob:
 
         with show_stages() as on_stage:
             on_stage("loading")
-            return run(load_source(self.source, self.values), self.config, on_stage=on_stage, **self._told())
+            graph = load_source(self.source, self.values)
+            return run(graph, self.config, prefer=self.budget.prefer, on_stage=on_stage, **self._told())
 
     def run_in_team(self) -> "RunOutcome | None":
         """Do this process's part of what a launcher started."""
@@ -344,9 +347,8 @@ class _TrainJob:
         if outcome.reduction is not None:
             print_collapse(outcome.reduction.report)
         elif outcome.plan is not None:
-            num_batches = outcome.config.training.num_batches
-            batches = f"{num_batches} batch{'es' if num_batches > 1 else ''}"
-            typer.echo(f"All nodes fit {self.memory} in {batches}; none was removed.")
+            batches = outcome.plan.describe_batches()
+            typer.echo(f"All nodes fit {self.budget.memory} in {batches}; none was removed.")
         print_table(runs_table({self.config.training.model.model: outcome}))
         if self.config.correct_and_smooth:
             typer.echo(correction_line(outcome.correction))
@@ -354,7 +356,8 @@ class _TrainJob:
 
     def _told(self) -> dict[str, Any]:
         return {
-            "name": self.source, "memory": self.memory, "out": self.out, "resume": self.resume, "log_dir": self.log_dir
+            "name": self.source, "memory": self.budget.memory, "out": self.out, "resume": self.resume,
+            "log_dir": self.log_dir,
         }  # fmt: skip
 
 

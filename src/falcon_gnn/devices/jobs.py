@@ -29,7 +29,7 @@ def run_on_team(
         graph: The original graph, the same in every process.
         config: What to do, likewise.
         team: The processes.
-        memory: As in :func:`falcon_gnn.run`.
+        memory: As in :func:`falcon_gnn.run`; several devices take no step in pieces.
         out: As in :func:`falcon_gnn.run`; on storage that all processes see where ``resume`` is wanted.
         resume: As in :func:`falcon_gnn.run`.
         options: Further arguments of :func:`falcon_gnn.run`; rank 0 alone makes use of them.
@@ -43,10 +43,10 @@ def run_on_team(
     """
     team.fit(config.training)
     if team.is_writer:
-        outcome = run(graph, config, memory=memory, out=out, resume=resume, crew=team, **options)
+        outcome = run(graph, config, memory=memory, prefer="speed", out=out, resume=resume, crew=team, **options)
         distributed.barrier()
         return outcome
-    config, trained_on, _ = prepare(graph, config, memory)
+    config, trained_on, _ = prepare(graph, config, memory, prefer="speed")
     train_prepared(trained_on, graph, config, out, resume=resume, progress=False, crew=team)
     # The others would end, and with them the group, while rank 0 scores and writes.
     distributed.barrier()

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 from falcon_gnn.checks import check_choice, check_flag, check_kind
 from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.planning.budget_text import Prefer
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 from falcon_gnn.training.config import TrainConfig
@@ -27,6 +28,8 @@ class BudgetOptions:
         node_budget: Nodes to keep: a whole number, or a share with a decimal point (0.34).
         memory: In place of a node budget, bytes that a training step may take: ``2GiB``, ``900MB``, or ``80%`` of the
             device's memory.
+        prefer: What to keep of a memory budget: all ``nodes``, by taking a step in pieces that change no result, or
+            ``speed``, by removing nodes first.
         preset: How to reduce where no option says so: as the ``paper``, or as we found best (``recommended``). The
             latter goes by PageRank and gives SIGN models stratified survivors with the original's hops, other models
             group means; the predictions of ``train`` are corrected by the labels.
@@ -34,6 +37,7 @@ class BudgetOptions:
 
     node_budget: int | float | None = None
     memory: str | None = None
+    prefer: Prefer = "nodes"
     preset: Preset = "paper"
 
     def __post_init__(self) -> None:
@@ -41,7 +45,9 @@ class BudgetOptions:
 
         Raises:
             BudgetError: If both are given.
+            OptionError: If a value is not allowed.
         """
+        check_choice("prefer", self.prefer, get_args(Prefer))
         if self.node_budget is not None and self.memory is not None:
             msg = f"one of node_budget and memory is needed, got both: {self.node_budget} and {self.memory!r}."
             raise BudgetError(msg)

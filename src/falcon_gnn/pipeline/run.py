@@ -14,6 +14,7 @@ from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
 from falcon_gnn.pipeline.outputs import write_run
 from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
+from falcon_gnn.planning.budget_text import Prefer
 from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import TrainConfig
@@ -32,6 +33,7 @@ def run(
     *,
     name: str = "",
     memory: str | int | None = None,
+    prefer: Prefer = "nodes",
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool = True,
@@ -47,7 +49,8 @@ def run(
         name: The graph's name, for the record.
         memory: Bytes that a training step may take, as
             :func:`falcon_gnn.planning.budget_text.parse_memory` reads them: sets the
-            node budget of ``config.reduction``, which must be a FALCON collapse, and the number of batches.
+            node budget of ``config.reduction``, which must be a FALCON collapse, and batches, pieces and bits.
+        prefer: What to keep of a memory budget: all ``nodes``, by steps in pieces, or ``speed``, by fewer nodes.
         out: A folder for the record, the best weights, the learning curve, the map and the report.
         resume: Go on from the checkpoint in ``out``.
         progress: Whether to show a progress bar where standard error is a terminal.
@@ -75,7 +78,7 @@ def run(
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")
-    config, trained_on, plan = prepare(graph, config, memory, on_stage)
+    config, trained_on, plan = prepare(graph, config, memory, on_stage, prefer=prefer)
     reduced_at = perf_counter()
     tell("training")
     result = train_prepared(

@@ -20,6 +20,7 @@ from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    from falcon_gnn.planning.budget_text import Prefer
     from falcon_gnn.planning.fit import MemoryPlan
     from falcon_gnn.training.hops import Readout
     from falcon_gnn.training.sources import HopSource
@@ -54,7 +55,12 @@ class MemoryFit:
 
 
 def prepare(
-    graph: Graph, config: RunConfig, memory: str | int | None = None, on_stage: OnStage | None = None
+    graph: Graph,
+    config: RunConfig,
+    memory: str | int | None = None,
+    on_stage: OnStage | None = None,
+    *,
+    prefer: "Prefer" = "nodes",
 ) -> tuple[RunConfig, TrainingGraph, "MemoryPlan | None"]:
     """Return a run with what a memory budget changes of it, the graph that it trains on, and the plan of the budget.
 
@@ -63,6 +69,7 @@ def prepare(
         config: What the run does.
         memory: As in :func:`falcon_gnn.run`.
         on_stage: Called with the name of each stage as it begins.
+        prefer: As in :func:`falcon_gnn.run`.
 
     Raises:
         OptionError: If the graph and the options do not fit.
@@ -74,7 +81,9 @@ def prepare(
         msg = "memory= sets the node budget of a FALCON collapse; give one: reduction=CollapseConfig(node_budget=1.0)."
         raise OptionError(msg)
     protect = graph.train_mask if config.protect_training else None
-    fit = fit_collapse(graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage)
+    fit = fit_collapse(
+        graph, config.reduction, config.training, memory, protect=protect, on_stage=on_stage, prefer=prefer
+    )
     reduction, config = config.reduction, replace(config, training=fit.plan.training)
     if fit.result is None:
         whole = replace(config, reduction=None, scope=reduction.scope)
@@ -104,6 +113,7 @@ def fit_collapse(
     *,
     protect: NDArray[np.bool_] | None = None,
     on_stage: OnStage | None = None,
+    prefer: "Prefer" = "nodes",
 ) -> MemoryFit:
     """Return the largest collapse on which a training step fits a memory budget.
 
@@ -117,6 +127,7 @@ def fit_collapse(
         memory: As in :func:`falcon_gnn.run`.
         protect: As in :func:`falcon_gnn.collapse`.
         on_stage: Called with the name of each stage as it begins.
+        prefer: As in :func:`falcon_gnn.run`.
 
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
@@ -125,7 +136,7 @@ def fit_collapse(
 
     if on_stage is not None:
         on_stage("planning")
-    plan = fit_budget(graph, training, memory, scope=reduction.scope)
+    plan = fit_budget(graph, training, memory, scope=reduction.scope, prefer=prefer)
     if not plan.needs_collapse:
         return MemoryFit(plan, None)
     budget: int | None = plan.node_budget

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Literal
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.resources import total_memory
 
+Prefer = Literal["nodes", "speed"]
+"""What to keep of a memory budget: all nodes, by steps in pieces, or speed, by fewer nodes."""
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,

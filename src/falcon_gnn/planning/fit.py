@@ -1,5 +1,6 @@
-"""From bytes to nodes: the largest node budget whose training step fits a memory budget (Eq. 1, with Ψ in bytes)."""
+"""From bytes to a training that fits: the same step in pieces, then bits, then fewer nodes (Eq. 1, Ψ in bytes)."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -10,8 +11,9 @@ import numpy as np
 from falcon_gnn.checks import check_kind
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
-from falcon_gnn.planning.budget_text import device_memory, parse_memory
+from falcon_gnn.planning.budget_text import Prefer, device_memory, parse_memory
 from falcon_gnn.planning.estimate import MemoryEstimate, estimate_batch, estimate_memory, workspace_bytes
+from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import format_bytes
@@ -22,6 +24,9 @@ FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
 _FEWEST_PART_BATCHES = 10
+_FEWEST_BITS = 2
+_TABLE_CLOSENESS = 0.005
+"""Share of a budget that a plan for comparison may leave: each prediction of a large step takes a second."""
 _STANDARD: tuple[tuple[ModelName, int | None], ...] = (
     ("gcn", None), ("gcn", 2), ("cluster-gcn", None), ("cluster-gcn", 2), ("gas", None), ("gas", 2),
     ("sign", None), ("qsign", 2),
@@ -37,8 +42,10 @@ class MemoryPlan:
         node_budget: Nodes to keep, at most the nodes to train on.
         num_nodes: Nodes to train on without a collapse.
         num_edges: Edges expected among the kept nodes.
-        training: The configuration with the number of batches chosen.
+        training: The configuration with batches, micro-batches, blocks and bits chosen.
         estimate: The predicted peak of its training step.
+        relative_time: Predicted time of an epoch in that of the whole graph without pieces and bits, from the products
+            of matrices and the codec.
     """
 
     memory_bytes: int
@@ -47,6 +54,7 @@ class MemoryPlan:
     num_edges: int
     training: TrainConfig
     estimate: MemoryEstimate
+    relative_time: float
 
     @property
     def needs_collapse(self) -> bool:
@@ -56,19 +64,35 @@ class MemoryPlan:
     def describe(self) -> str:
         """Return one sentence for the user."""
         peak = f"predicted peak {format_bytes(self.estimate.total)} of {format_bytes(self.memory_bytes)}"
-        batches = f"{self.training.num_batches} batch{'es' if self.training.num_batches > 1 else ''}"
+        batches = self.describe_batches()
         if not self.needs_collapse:
             return f"All {self.num_nodes:,} nodes fit in {batches} ({peak}); nothing needs to be collapsed."
         return f"{self.node_budget:,} of {self.num_nodes:,} nodes fit in {batches} ({peak})."
 
+    def describe_batches(self) -> str:
+        """Return in how many batches and pieces the nodes are gone through."""
+        training = self.training
+        batches = f"{training.num_batches} batch{'es' if training.num_batches > 1 else ''}"
+        if training.micro_batches > 1:
+            return f"{batches}, each in {training.micro_batches} pieces"
+        return f"{batches}, {training.column_blocks} blocks of columns" if training.column_blocks > 1 else batches
+
 
 def fit_budget(
-    graph: Graph, config: TrainConfig, memory: str | int, *, scope: Scope | None = None, choose_batches: bool = True
+    graph: Graph,
+    config: TrainConfig,
+    memory: str | int,
+    *,
+    scope: Scope | None = None,
+    choose_batches: bool = True,
+    prefer: Prefer = "nodes",
+    closeness: float = 0.0,
 ) -> MemoryPlan:
-    """Return the largest node budget whose training step fits a memory budget, by prediction.
+    """Return the fastest training of all nodes that fits a memory budget, or of as many as fit, by prediction.
 
-    For the SIGN models the number of batches is chosen too: the smallest that keeps every node, as long as a batch has
-    1,024 rows; beyond that, nodes are given up.
+    What changes no number comes first: micro-batches of rows, blocks of columns (:mod:`falcon_gnn.planning.ways`).
+    Then, for a GCN without bits, activations at 2 bits; then, for the SIGN models, more and smaller batches of at least
+    1,024 rows; then nodes are given up.
 
     Args:
         graph: The original graph.
@@ -76,6 +100,8 @@ def fit_budget(
         memory: The budget, as :func:`parse_memory` reads it.
         scope: As in :class:`~falcon_gnn.reduction.config.CollapseConfig`.
         choose_batches: Whether the number of batches of a SIGN model may be raised.
+        prefer: ``nodes``, or ``speed``, which gives up nodes before it takes a step in pieces.
+        closeness: Share of the budget that may be left where nodes are given up.
 
     Raises:
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
@@ -83,14 +109,27 @@ def fit_budget(
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
-    return fit_shape(whole, config, budget, choose_batches=choose_batches)
+    return fit_shape(whole, config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
-def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool = True) -> MemoryPlan:
-    """Return the largest share of a graph, given by its shape, whose training step fits ``budget`` bytes.
+def fit_shape(
+    whole: GraphShape,
+    config: TrainConfig,
+    budget: int,
+    *,
+    choose_batches: bool = True,
+    prefer: Prefer = "nodes",
+    closeness: float = 0.0,
+) -> MemoryPlan:
+    """Return the training of a graph, given by its shape, whose step fits ``budget`` bytes.
 
     Arguments and errors as in :func:`fit_budget`.
     """
+    if prefer == "nodes":
+        chosen, leanest = _fit_whole(whole, config, budget)
+        if chosen is not None:
+            return _plan(whole, chosen, budget, whole.num_nodes)
+        config = leanest
     if config.trains_on_rows:
         return _fit_rows(whole, config, budget, choose_batches=choose_batches)
 
@@ -98,14 +137,40 @@ def fit_shape(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
     def peak(num_nodes: int) -> int:
         return estimate_memory(whole.with_nodes(num_nodes), config).total
 
-    largest = _largest_fitting(peak, _fewest_nodes(config), whole.num_nodes, budget)
+    largest = _largest_fitting(peak, _fewest_nodes(config), whole.num_nodes, budget, closeness)
     if largest == 0:
         raise _floor_error(whole, config, budget)
     return _plan(whole, config, budget, largest)
 
 
+def _fit_whole(whole: GraphShape, config: TrainConfig, budget: int) -> tuple[TrainConfig | None, TrainConfig]:
+    """Return the fastest way to train on all nodes that fits, None if none does; and the leanest one."""
+
+    @cache
+    def peak(way: TrainConfig) -> int:
+        return estimate_memory(whole, way).total
+
+    least = config
+    for family in ([config], *exact_ways(whole, config)):
+        least = family[-1]
+        if peak(least) <= budget:
+            place = bisect_left(family, True, key=lambda way: peak(way) <= budget)
+            return family[place], least
+    if config.model.bits is None and not config.model.uses_hop_features and config.train_on == "graph":
+        coded = replace(config, model=replace(config.model, bits=_FEWEST_BITS), column_blocks=1)
+        if peak(coded) <= budget:
+            return coded, least
+        least = min(coded, least, key=peak)
+    return None, least
+
+
 def plan_models(
-    graph: Graph, configs: Mapping[str, TrainConfig], memory: str | int, *, scope: Scope | None = None
+    graph: Graph,
+    configs: Mapping[str, TrainConfig],
+    memory: str | int,
+    *,
+    scope: Scope | None = None,
+    prefer: Prefer = "nodes",
 ) -> dict[str, "MemoryPlan | BudgetError"]:
     """Return what fits a memory budget for several configurations, side by side.
 
@@ -114,6 +179,7 @@ def plan_models(
         configs: Configurations by name.
         memory: As in :func:`fit_budget`.
         scope: As in :func:`fit_budget`.
+        prefer: As in :func:`fit_budget`.
 
     Returns:
         A plan per name, or the error that says why nothing fits.
@@ -125,7 +191,7 @@ def plan_models(
     for name, config in configs.items():
         budget = parse_memory(memory, partial(device_memory, config.device))
         try:
-            plans[name] = fit_budget(graph, config, budget, scope=scope)
+            plans[name] = fit_budget(graph, config, budget, scope=scope, prefer=prefer, closeness=_TABLE_CLOSENESS)
         except BudgetError as error:
             plans[name] = error
     return plans
@@ -165,10 +231,16 @@ def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | N
     """
     actual = shape_of_graph(reduced, plan.training)
     estimate = estimate_memory(actual, plan.training)
-    found = replace(plan, node_budget=reduced.num_nodes, num_edges=reduced.num_edges, estimate=estimate)
+    found = replace(
+        plan,
+        node_budget=reduced.num_nodes,
+        num_edges=reduced.num_edges,
+        estimate=estimate,
+        relative_time=relative_time(actual, plan.training) * reduced.num_nodes / plan.num_nodes,
+    )
     if estimate.total <= plan.memory_bytes:
         return found, None
-    smaller = fit_shape(actual, plan.training, plan.memory_bytes, choose_batches=False).node_budget
+    smaller = fit_shape(actual, plan.training, plan.memory_bytes, choose_batches=False, prefer="speed").node_budget
     return found, min(smaller, reduced.num_nodes - 1)
 
 
@@ -194,7 +266,8 @@ def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
 def _plan(whole: GraphShape, config: TrainConfig, budget: int, node_budget: int) -> MemoryPlan:
     kept = whole.with_nodes(node_budget)
     estimate = estimate_memory(kept, config)
-    return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate)
+    time = relative_time(kept, config) * node_budget / whole.num_nodes
+    return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate, time)
 
 
 def _fewest_nodes(config: TrainConfig) -> int:
@@ -202,15 +275,18 @@ def _fewest_nodes(config: TrainConfig) -> int:
     return 2 if config.model.batch_norm else 1
 
 
-def _largest_fitting(peak: Callable[[int], int], least: int, most: int, budget: int) -> int:
-    """Return the largest n in [least, most] with ``peak(n) <= budget``, 0 if there is none; ``peak`` never falls."""
+def _largest_fitting(peak: Callable[[int], int], least: int, most: int, budget: int, closeness: float = 0.0) -> int:
+    """Return an n in [least, most] with ``peak(n) <= budget``, 0 if there is none; ``peak`` never falls.
+
+    It is the largest, or one that leaves at most the share ``closeness`` of the budget.
+    """
     if peak(most) <= budget:
         return most
     if most <= least or peak(least) > budget:
         return 0
     fits, too_large = least, most
     is_halving = False
-    while too_large - fits > 1:
+    while too_large - fits > 1 and budget - peak(fits) > closeness * budget:
         width = too_large - fits
         # The peak is nearly linear in n, so the line between the ends meets the budget close to the answer.
         rise = (budget - peak(fits)) / (peak(too_large) - peak(fits))

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 _MIB = 2**20
 _LARGE_MIB = 100
-_SHORT_KINDS = {
-    "weights": "weights", "grads": "gradients", "optim.": "optimizer", "activ.": "activations", "inputs": "inputs",
-    "temp.": "temporaries",
-}  # fmt: skip
+_SHORT_KINDS = {"activ.": "activations", "inputs": "inputs", "temp.": "temporaries"}
 
 
 def collapse_table(report: CollapseReport) -> "Table":
@@ -67,11 +64,14 @@ def spark_table(report: Mapping[str, Any]) -> "Table":
 def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
     """Return what fits a memory budget per model, with the predicted peak by what it is for.
 
+    ``pieces`` are those that a batch is gone through in, ``time`` is that of an epoch in the whole graph's without
+    pieces and bits, and ``trained`` holds weights, gradients and the optimizer's state.
+
     Args:
         plans: As :func:`falcon_gnn.planning.fit.plan_models` returns them.
         memory: The budget as the user wrote it.
     """
-    columns = ["model", "bits", "nodes", "batches", "peak", *_SHORT_KINDS]
+    columns = ["model", "bits", "nodes", "batches", "pieces", "time", "peak", "trained", *_SHORT_KINDS]
     totals = [plan.num_nodes for plan in plans.values() if not isinstance(plan, Exception)]
     nodes = f"{totals[0]:,} nodes" if totals else "the nodes"
     table = make_table(f"The most of {nodes} that fit {memory}; predicted peak in MiB", columns)
@@ -82,10 +82,14 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
         if isinstance(plan, Exception):
             table.add_row(model, bits.removesuffix(" bits"), "none", *[""] * (len(columns) - 3))
             continue
-        sizes = [plan.estimate.total, *(getattr(plan.estimate, kind) for kind in _SHORT_KINDS.values())]
+        estimate = plan.estimate
+        trained = estimate.weights + estimate.gradients + estimate.optimizer
+        sizes = [estimate.total, trained, *(getattr(estimate, kind) for kind in _SHORT_KINDS.values())]
         nodes = f"{plan.node_budget:,}" if plan.needs_collapse else "all"
         bits = str(plan.training.model.bits or 32)
-        table.add_row(model, bits, nodes, str(plan.training.num_batches), *map(_short_mebibytes, sizes))
+        training = plan.training
+        counts = str(training.num_batches), str(max(training.micro_batches, training.column_blocks))
+        table.add_row(model, bits, nodes, *counts, f"{plan.relative_time:.2f}x", *map(_short_mebibytes, sizes))
     return table
 
 

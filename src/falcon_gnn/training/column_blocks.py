@@ -33,7 +33,12 @@ _ALIGNMENT = 8
 
 
 def add_block_gradients(
-    model: GCN, batch: GraphBatch, precision: Precision, num_blocks: int, weight: Tensor | float
+    model: GCN,
+    batch: GraphBatch,
+    precision: Precision,
+    num_blocks: int,
+    weight: Tensor | float,
+    walked: int | None = None,
 ) -> Tensor:
     """Add the gradient of a batch's summed loss, divided by ``weight``, to the parameters' gradients; return the loss.
 
@@ -43,9 +48,11 @@ def add_block_gradients(
         precision: As in ``training_step``.
         num_blocks: Into how many blocks of columns a hidden layer is cut.
         weight: ``batch.targets.loss_weight`` for the mean loss.
+        walked: Blocks that are gone through at all; None for all of them. Memory is predicted from the first few.
     """
     with torch.no_grad():
-        step = _BlockedStep(model, batch.inputs, num_blocks, torch.bfloat16 if precision == "bf16" else None)
+        dtype = torch.bfloat16 if precision == "bf16" else None
+        step = _BlockedStep(model, batch.inputs, num_blocks, dtype, walked)
         outputs = step.forward()
         for parameter in model.parameters():
             if parameter.grad is None:
@@ -105,12 +112,14 @@ class _Block:
 
 
 class _BlockedStep:
-    def __init__(self, model: GCN, inputs: GraphInput, num_blocks: int, dtype: torch.dtype | None) -> None:
-        self.model, self.inputs, self.dtype = model, inputs, dtype
+    def __init__(
+        self, model: GCN, inputs: GraphInput, num_blocks: int, dtype: torch.dtype | None, walked: int | None
+    ) -> None:
+        self.model, self.inputs, self.dtype, self.walked = model, inputs, dtype, walked
         self.num_nodes, self.width = inputs.adjacency.num_rows, model.config.hidden_channels
         step = -(-self.width // num_blocks)
         step += -step % _ALIGNMENT
-        self.blocks = [slice(first, min(first + step, self.width)) for first in range(0, self.width, step)]
+        self.blocks = [slice(first, min(first + step, self.width)) for first in range(0, self.width, step)][:walked]
         self.draws, self.levels = StepDraws(self.num_nodes), list[_Level]()
 
     @property
@@ -260,7 +269,7 @@ class _BlockedStep:
             return None
         like = self.model.layer(0).weight
         mask = torch.empty(self.num_nodes, -(-self.width // 8), dtype=torch.uint8, device=like.device)
-        for first in range(0, self.num_nodes, SEED_ROWS):
+        for first in range(0, self.num_nodes, SEED_ROWS)[: self.walked]:
             last = min(first + SEED_ROWS, self.num_nodes)
             seeds = self.draws.seeds(index, first, last - first)
             bits = dropout_bits(seeds, like.new_empty(1).expand(last - first, self.width), dropout)

@@ -73,7 +73,7 @@ def training_step(
         elif pieces.columns > 1 and isinstance(model, GCN) and _has_columns(model, ready):
             assert isinstance(ready, GraphBatch)
             weight = targets.loss_weight if is_single else 1.0
-            loss = add_block_gradients(model, ready, precision, pieces.columns, weight)
+            loss = add_block_gradients(model, ready, precision, pieces.columns, weight, pieces.walked)
         else:
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 outputs = ready.outputs(model)

@@ -1,0 +1,83 @@
+"""Ways of taking the same step in less memory, micro-batches of rows and blocks of columns, and their cost in time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from math import ceil
+
+from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.training.config import TrainConfig
+from falcon_gnn.training.shapes import GraphShape
+
+CODEC_TIME = 1.2
+"""Time of a step with compressed activations in that of one without; measured on PPI's shapes (docs/performance.md)."""
+_COLUMN_STEP = 8
+
+
+def exact_ways(shape: GraphShape, config: TrainConfig) -> list[list[TrainConfig]]:
+    """Return ways of taking the configured step that change no number, besides the unsplit one.
+
+    Args:
+        shape: What is trained on.
+        config: The model and how it is trained.
+
+    Returns:
+        Families, the fastest first; inside a family each way needs less memory than the one before.
+    """
+    if config.micro_batches > 1 or config.column_blocks > 1:
+        return []
+    if config.trains_on_rows:
+        if config.train_on == "rows" and config.model.batch_norm:
+            return []
+        num_blocks = ceil(ceil(shape.num_targets / config.batches_of_rows(shape.num_targets)) / SEED_ROWS)
+        counts = sorted({ceil(num_blocks / blocks) for blocks in range(1, num_blocks)})
+        kept = (True, False) if config.model.batch_norm and config.model.num_layers > 1 else (True,)
+        return [[replace(config, micro_batches=n, keep_matrix=keep) for n in counts] for keep in kept if counts]
+    if config.model.model == "gas" or config.model.bits is not None or config.model.num_layers == 1:
+        return []
+    width = config.model.hidden_channels
+    blocks = sorted({ceil(width / columns) for columns in range(_COLUMN_STEP, width, _COLUMN_STEP)})
+    return [[replace(config, column_blocks=n) for n in blocks]] if blocks else []
+
+
+def relative_time(shape: GraphShape, config: TrainConfig) -> float:
+    """Return the time of a node's step in that of the full-precision, unsplit step: dense products, and the codec.
+
+    Args:
+        shape: What is trained on.
+        config: The model and how it is trained.
+    """
+    layers = _layer_products(shape, config)
+    plain = 3 * sum(layers) - layers[0]
+    spent = plain
+    if config.trains_on_rows and config.micro_batches > 1 and config.model.batch_norm:
+        spent = _swept_products(layers, keeps=config.keep_matrix)
+    elif config.column_blocks > 1:
+        spent = plain + layers[0]
+    return spent / plain * (CODEC_TIME if config.model.bits is not None else 1.0)
+
+
+def _layer_products(shape: GraphShape, config: TrainConfig) -> list[int]:
+    """Return the multiplications per node of each linear layer, forward."""
+    model = config.model
+    width, depth = model.hidden_channels, model.num_layers
+    num_inputs = shape.num_features * (model.num_hops + 1 if model.uses_hop_features else 1)
+    widths = [num_inputs, *[width] * (depth - 1), shape.num_outputs]
+    if model.model == "sign-original":
+        # A linear layer per hop, side by side: their outputs are all the next layer's input.
+        wide = (model.num_hops + 1) * width
+        return [num_inputs * width, wide * widths[2], *(a * b for a, b in pairwise(widths))]
+    factor = 2 if model.concat_self else 1
+    return [factor * a * b for a, b in pairwise(widths)]
+
+
+def _swept_products(layers: Sequence[int], *, keeps: bool) -> int:
+    """Return the multiplications per node of a step in pieces with batch norm (:mod:`falcon_gnn.training.pieces`)."""
+    first, *_, head = layers
+    forward = list(accumulate(layers[:-1]))
+    below = forward[-1]
+    moments = below if keeps else sum(forward)
+    last_block = 3 * head + (0 if keeps else below)
+    rest = 2 * head + (below - layers[-2] if keeps else below) + 2 * below - first
+    corrections = sum(3 * done - first for done in forward[:-1])
+    return moments + last_block + rest + corrections
