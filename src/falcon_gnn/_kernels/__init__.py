@@ -12,6 +12,11 @@ def num_compiled() -> int:
     return sum(sum(stats.cache_misses.values()) for stats in _all_stats())
 
 
+def is_kept() -> bool:
+    """Whether what this process compiles is on the disk for the next one."""
+    return all(stats.cache_path is not None for stats in _all_stats())
+
+
 def _all_stats() -> list[Any]:
     """Return what numba counts of each kernel, and of what kernels call, in the modules that are loaded."""
     from numba.core.dispatcher import Dispatcher

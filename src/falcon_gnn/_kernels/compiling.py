@@ -16,6 +16,7 @@ from numba import njit, set_num_threads, threading_layer
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
+from falcon_gnn._kernels.disk_cache import open_cache
 from falcon_gnn.threads import COMPUTING
 
 
@@ -62,7 +63,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     dispatcher = njit(nogil=True, **options)(function)
     # With NUMBA_DISABLE_JIT the function comes back as it is.
     if isinstance(dispatcher, Dispatcher):
-        dispatcher.enable_caching()
+        dispatcher._cache = open_cache(function)  # type: ignore[attr-defined]
     return dispatcher
 
 

@@ -50,12 +50,17 @@ def print_table(table: object) -> None:
 
 def print_collapse(report: "CollapseReport") -> None:
     """Print what a collapse did, and whether its seconds hold the compilation that only a first run needs."""
-    from falcon_gnn._kernels import num_compiled
+    from falcon_gnn._kernels import is_kept, num_compiled
     from falcon_gnn.reporting.terminal import collapse_table
 
     print_table(collapse_table(report))
-    if num_compiled():
+    if num_compiled() and is_kept():
         typer.echo("Seconds of this first run include compiling; the next finds the compiled code on the disk.")
+    elif num_compiled():
+        typer.echo(
+            "Seconds include compiling, and so will the next run's: there is no folder to keep compiled code in. Name "
+            "one that you can write to in NUMBA_CACHE_DIR."
+        )
 
 
 def say_written(folder: Path, has_plots: bool) -> None:
