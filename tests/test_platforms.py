@@ -39,6 +39,7 @@ EXTRA_ROOMS = ["benchmark", "devices", "interop", "pipeline", "planning", "quant
 def windows(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine without ``/proc``, ``resource``, ``os.sysconf`` and psutil."""
     monkeypatch.setattr(resources, "Path", lambda path: Path("no such folder") / path.lstrip("/"))
+    monkeypatch.setattr(resources, "group_memory", lambda: None)
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.setitem(sys.modules, "resource", None)
     monkeypatch.setitem(sys.modules, "psutil", None)

@@ -5,7 +5,9 @@ import sys
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
+from falcon_gnn.control_groups import group_memory
 from falcon_gnn.errors import BudgetError
 
 
@@ -29,8 +31,12 @@ def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that can be had without swapping, or None where the system does not say."""
-    return _machine_available()
+    """Return the bytes of memory that can be had without swapping, or None where the system does not say.
+
+    The smaller of what the machine has and what is left of the control group's limit (a container, a batch job).
+    """
+    known = [num_bytes for num_bytes in (_machine_available(), _group("left")) if num_bytes is not None]
+    return min(known, default=None)
 
 
 def require_memory(num_bytes: int, purpose: str) -> None:
@@ -47,7 +53,7 @@ def require_memory(num_bytes: int, purpose: str) -> None:
     if available is not None and num_bytes > available:
         msg = (
             f"{format_bytes(num_bytes)} of memory are needed to {purpose} and {format_bytes(available)} are "
-            f"available. Use a machine with more memory, or collapse with the Spark engine."
+            f"available{_limit_note()}. Use a machine with more memory, or collapse with the Spark engine."
         )
         raise BudgetError(msg)
 
@@ -71,19 +77,19 @@ def peak_resident_memory() -> int | None:
 
 
 def total_memory() -> int:
-    """Return this machine's memory in bytes.
+    """Return the memory that this process may use, in bytes: the machine's, or its control group's limit if smaller.
 
     Raises:
         BudgetError: If the system does not say; the message tells what to do.
     """
-    known = _machine_memory()
-    if known is None:
+    known = [num_bytes for num_bytes in (_machine_memory(), _group("limit")) if num_bytes is not None]
+    if not known:
         msg = (
             "the memory of this machine is not known, so that a share of it cannot be taken. Give the memory in bytes, "
             "such as '2GiB', or run: pip install psutil"
         )
         raise BudgetError(msg)
-    return known
+    return min(known)
 
 
 def _machine_memory() -> int | None:
@@ -106,3 +112,16 @@ def _machine_available() -> int | None:
 
         return int(psutil.virtual_memory().available)
     return None
+
+
+def _group(name: Literal["limit", "left"]) -> int | None:
+    group = group_memory()
+    return None if group is None else int(getattr(group, name))
+
+
+def _limit_note() -> str:
+    """Say which limit is meant where the machine itself has more."""
+    limit, machine = _group("limit"), _machine_memory()
+    if limit is None or (machine is not None and machine <= limit):
+        return ""
+    return f" (the limit of this container or job is {format_bytes(limit)})"
