@@ -1,11 +1,14 @@
-"""What the commands show: the stage now running, tables, and where the files are."""
+"""What the commands show: the stage now running, tables, the log, and where the files are."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from falcon_gnn.display import can_draw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +23,9 @@ def show_stages() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
+    if not can_draw(console):
+        yield lambda stage: None
+        return
     status = console.status("starting")
     status.start()
 
@@ -35,6 +41,27 @@ def show_stages() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         status.stop()
+
+
+class _Lines(logging.Handler):
+    """Writes each record as a line to what is standard error at the time: a bar may stand there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(self.format(record), err=True)
+
+
+@contextmanager
+def show_log() -> Iterator[None]:
+    """Show what the library logs of the experiments inside, a line each, on standard error."""
+    logger, handler = logging.getLogger("falcon_gnn.benchmark"), _Lines()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def print_table(table: object) -> None:
