@@ -5,14 +5,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-COMPUTING = threading.RLock()
+
+def shared_lock() -> "threading.RLock":
+    """Return a lock for the threads of a process, which a fork waits for, so that the child finds it free."""
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+COMPUTING = shared_lock()
 """Held while a kernel runs on several threads, or while the matrix libraries are limited to one.
 
-A fork waits until it is free, so that no child inherits a limit that nobody lifts, or a lock that nobody opens.
+No child inherits a limit that nobody lifts.
 """
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=COMPUTING.acquire, after_in_parent=COMPUTING.release, after_in_child=COMPUTING.release)
 
 
 @contextmanager
