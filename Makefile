@@ -1,8 +1,13 @@
 PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint crash fuzz clean
+# What `make test-pythons` tries.
+PYTHONS ?= python3.11 python3.12 python3.13
+OLDEST_PYTHON ?= python3.11
+
+.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest clean
 demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
@@ -23,6 +28,37 @@ crash: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 FALCON_FUZZ=10000 $(BIN)/python -m pytest -q tests/test_fuzz.py
 
+# The core on each interpreter that runs. A name on the path can lead nowhere (pyenv's do, unless it is told which
+# versions are meant), so each is tried.
+test-pythons:
+	@export PYENV_VERSION="$${PYENV_VERSION:-$$(pyenv versions --bare 2>/dev/null | paste -sd: -)}"; found=; \
+	for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import platform; print(platform.python_version())' 2>/dev/null) || \
+	    { echo "$$python does not run here"; continue; }; \
+	  echo "The core on Python $$version"; \
+	  $(MAKE) --no-print-directory test-core PYTHON="$$python" VENV=".venvs/$$version" || exit 1; \
+	  found="$$found $$version"; \
+	done; \
+	test -n "$$found" || { echo "None of PYTHONS runs: $(PYTHONS)"; exit 1; }; \
+	echo "The core passes on$$found"
+
+# The core on the lower bounds of pyproject.toml.
+test-oldest:
+	$(MAKE) --no-print-directory test-core PYTHON=$(OLDEST_PYTHON) VENV=.venvs/oldest CONSTRAINTS=.venvs/oldest.txt
+
+# What needs no extra, in an environment without any.
+test-core: $(VENV)/.core
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE -n 2 \
+	  --dist loadfile -m core --doctest-ignore-import-errors tests src
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml $(CONSTRAINTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test]"
+	touch $@
+
+.venvs/oldest.txt: pyproject.toml tests/oldest.py
+	mkdir -p $(@D)
+	$(OLDEST_PYTHON) -m tests.oldest > $@
+
 # The constraints pin every version, torch's among them: without it pip would fetch a CUDA build of several GB.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,4 +72,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) reduced runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs reduced runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

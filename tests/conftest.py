@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The first example of a test may have to compile what it calls.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,3 +36,27 @@ def shared_dataset() -> Callable[[str], Path]:
         return folder / f"{name}.npz"
 
     return locate
+
+
+_CORE = (
+    "kernels", "datasets", "reduction", "test_adjacency.py", "test_control_groups.py", "test_core_command.py",
+    "test_evaluation.py", "test_files.py", "test_graph.py", "test_imports.py", "test_labels.py", "test_logging.py",
+    "test_oldest.py", "test_platforms.py", "test_processes.py", "test_propagation.py", "test_resources.py",
+    "test_threads.py",
+)  # fmt: skip
+_EXTRA_ROOMS = {"benchmark", "devices", "interop", "pipeline", "planning", "quantization", "spark", "training"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m core`` look into the files of the core only: the others import what the core does without."""
+    inside = collection_path.relative_to(_ROOT / "tests").parts
+    is_searched = config.getoption("markexpr") == "core" and bool(inside)
+    return True if is_searched and inside[0] not in _CORE else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the core, and the examples in its modules."""
+    for item in items:
+        room, *inside = item.path.relative_to(_ROOT).parts
+        if (room == "tests" and inside[0] in _CORE) or (room == "src" and inside[1] not in _EXTRA_ROOMS):
+            item.add_marker("core")

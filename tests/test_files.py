@@ -1,7 +1,10 @@
 import errno
+import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -158,3 +161,25 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match=r"cannot be written \(Permission denied\)"):
         check_writable(tmp_path / "new")
     assert _names(tmp_path) == ["file", "folder"]
+
+
+def test_threads_that_write_at_once_agree_on_who_may_read(tmp_path, monkeypatch):
+    set_mask = os.umask
+
+    def set_slowly(mask):
+        before = set_mask(mask)
+        time.sleep(0.002)
+        return before
+
+    def write(number):
+        with replacing(tmp_path / f"{number}.txt") as path:
+            path.write_text("x", encoding="utf-8")
+        return (tmp_path / f"{number}.txt").stat().st_mode & 0o777
+
+    before = set_mask(0o027)
+    monkeypatch.setattr(os, "umask", set_slowly)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert set(pool.map(write, range(20))) == {0o640}
+    finally:
+        assert set_mask(before) == 0o027

@@ -111,7 +111,10 @@ def __getattr__(name: str) -> Any:
     if name not in _SOURCES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_SOURCES[name]), name)
+    from falcon_gnn.errors import naming_extras
+
+    with naming_extras():
+        return getattr(import_module(_SOURCES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """The errors and warnings that falcon_gnn raises on purpose."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
@@ -30,6 +32,29 @@ class MissingDependencyError(FalconError, ImportError):
 
 class FalconWarning(UserWarning):
     """Something in the input was changed or left out, and the user should know."""
+
+
+_EXTRAS = {
+    "torch": "train", "torch_geometric": "train", "safetensors": "train", "matplotlib": "report", "jinja2": "report",
+    "optuna": "tune", "pyspark": "spark", "networkx": "networkx", "tensorboard": "tensorboard",
+}  # fmt: skip
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Turn the error of a missing optional library into one that names the extra with it.
+
+    Raises:
+        MissingDependencyError: In place of the error of a module of ours that needs the library.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise
+        msg = f"{library} is needed here and is not installed. Run: pip install 'falcon-gnn[{_EXTRAS[library]}]'"
+        raise MissingDependencyError(msg) from error
 
 
 def require(module: str, extra: str) -> ModuleType:

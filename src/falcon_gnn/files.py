@@ -9,8 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from falcon_gnn.errors import FalconError, OptionError
+from falcon_gnn.threads import shared_lock
 
 _PROBE_BYTES = 1 << 16
+_ASKING = shared_lock()
 
 
 def check_writable(path: str | Path, *, is_folder: bool = True, option: str = "out") -> None:
@@ -144,6 +146,8 @@ def _replace_folder(temporary: Path, target: Path) -> None:
 
 
 def _current_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
+    # It can only be read by setting it: of two threads, one would read what the other has set.
+    with _ASKING:
+        mask = os.umask(0)
+        os.umask(mask)
     return mask

@@ -1,12 +1,13 @@
-"""What this machine's memory is and was: asked before a large allocation and for the report."""
+"""What memory this process may use and has used: asked before a large allocation and for the report."""
 
 import os
-import resource
 import sys
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
+from falcon_gnn.control_groups import group_memory
 from falcon_gnn.errors import BudgetError
 
 
@@ -30,13 +31,12 @@ def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that can be had without swapping, or None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    fields = dict(line.split(":", 1) for line in lines)
-    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+    """Return the bytes of memory that can be had without swapping, or None where the system does not say.
+
+    The smaller of what the machine has and what is left of the control group's limit (a container, a batch job).
+    """
+    known = [num_bytes for num_bytes in (_machine_available(), _group("left")) if num_bytes is not None]
+    return min(known, default=None)
 
 
 def require_memory(num_bytes: int, purpose: str) -> None:
@@ -53,21 +53,75 @@ def require_memory(num_bytes: int, purpose: str) -> None:
     if available is not None and num_bytes > available:
         msg = (
             f"{format_bytes(num_bytes)} of memory are needed to {purpose} and {format_bytes(available)} are "
-            "available. Use a machine with more memory, or collapse with the Spark engine."
+            f"available{_limit_note()}. Use a machine with more memory, or collapse with the Spark engine."
         )
         raise BudgetError(msg)
 
 
-def peak_resident_memory() -> int:
-    """Return the largest resident size this process has had so far, in bytes."""
+def peak_resident_memory() -> int | None:
+    """Return the largest resident size this process has had so far, in bytes, or None where the system does not say."""
     # Not getrusage on Linux: a child inherits the size its parent had when it was started.
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    with suppress(ImportError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+    with suppress(ImportError, AttributeError):
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
+    return None
 
 
 def total_memory() -> int:
-    """Return this machine's memory in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the memory that this process may use, in bytes: the machine's, or its control group's limit if smaller.
+
+    Raises:
+        BudgetError: If the system does not say; the message tells what to do.
+    """
+    known = [num_bytes for num_bytes in (_machine_memory(), _group("limit")) if num_bytes is not None]
+    if not known:
+        msg = (
+            "the memory of this machine is not known, so that a share of it cannot be taken. Give the memory in bytes, "
+            "such as '2GiB', or run: pip install psutil"
+        )
+        raise BudgetError(msg)
+    return min(known)
+
+
+def _machine_memory() -> int | None:
+    # Windows has no sysconf.
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(ImportError):
+        import psutil
+
+        return int(psutil.virtual_memory().total)
+    return None
+
+
+def _machine_available() -> int | None:
+    with suppress(OSError, KeyError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
+    with suppress(ImportError):
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+    return None
+
+
+def _group(name: Literal["limit", "left"]) -> int | None:
+    group = group_memory()
+    return None if group is None else int(getattr(group, name))
+
+
+def _limit_note() -> str:
+    """Say which limit is meant where the machine itself has more."""
+    limit, machine = _group("limit"), _machine_memory()
+    if limit is None or (machine is not None and machine <= limit):
+        return ""
+    return f" (the limit of this container or job is {format_bytes(limit)})"

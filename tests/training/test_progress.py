@@ -4,11 +4,13 @@ import threading
 import pytest
 from rich.console import Console
 
+from falcon_gnn.training import progress
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard, ProgressBar
 
 
 def test_the_bar_shows_the_epoch_loss_and_scores(monkeypatch, capsys):
     monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setattr(progress, "can_draw", lambda console: True)
     bar = ProgressBar(num_epochs=10, first_epoch=2)
     bar.report(EpochRecord(3, 0.51234, 0.8, 0.1), best_score=0.9)
     bar.progress.refresh()

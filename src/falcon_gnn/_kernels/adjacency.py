@@ -5,12 +5,14 @@ row's node, 1: it was listed towards it), so that one sort finds duplicates and 
 """
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, prange
+
+from falcon_gnn._kernels.compiling import kernel
 
 _WEIGHT_TOLERANCE = 1e-6
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def count_ends(src, dst, num_nodes, degrees):  # type: ignore[no-untyped-def]
     """Add each edge's two ends to ``degrees``; return (index of the first bad edge or -1, self-loops)."""
     num_loops = 0
@@ -26,7 +28,7 @@ def count_ends(src, dst, num_nodes, degrees):  # type: ignore[no-untyped-def]
     return -1, num_loops
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def scatter_ends(src, dst, bounds, cursor, keys):  # type: ignore[no-untyped-def]
     """Write each edge's ends into ``keys`` at ``cursor``, in the order listed; part p owns rows in ``bounds``."""
     for part in prange(bounds.size - 1):
@@ -43,7 +45,7 @@ def scatter_ends(src, dst, bounds, cursor, keys):  # type: ignore[no-untyped-def
                 cursor[v] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def scatter_weighted_ends(src, dst, weight, cursor, keys, values):  # type: ignore[no-untyped-def]
     """As :func:`scatter_ends` on one thread, with the weight of each edge beside its key."""
     for e in range(src.size):
@@ -58,7 +60,7 @@ def scatter_weighted_ends(src, dst, weight, cursor, keys, values):  # type: igno
         cursor[v] += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def merge_rows(indptr, keys, widths):  # type: ignore[no-untyped-def]
     """Sort each row, keep one entry per neighbor at its front; return (duplicates, one-way pairs)."""
     num_duplicates = 0
@@ -87,7 +89,7 @@ def merge_rows(indptr, keys, widths):  # type: ignore[no-untyped-def]
     return num_duplicates, num_one_way
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def merge_weighted_rows(indptr, keys, values, widths, clash):  # type: ignore[no-untyped-def]
     """As :func:`merge_rows`; same-direction weights add up in input order.
 
@@ -133,7 +135,7 @@ def merge_weighted_rows(indptr, keys, values, widths, clash):  # type: ignore[no
     return num_duplicates, num_one_way
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def close_gaps(indptr, widths, entries):  # type: ignore[no-untyped-def]
     """Move the first ``widths[row]`` entries of each row together in place and shrink ``indptr`` to match."""
     write = 0
@@ -147,7 +149,7 @@ def close_gaps(indptr, widths, entries):  # type: ignore[no-untyped-def]
     indptr[widths.size] = write
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def find_bad_row(indptr, indices):  # type: ignore[no-untyped-def]
     """Return a row that is not strictly ascending, holds itself or an id out of range, or lacks a reverse; else -1."""
     num_nodes = indptr.size - 1

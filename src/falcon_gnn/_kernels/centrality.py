@@ -1,7 +1,9 @@
 """Centralities on a symmetric CSR adjacency. Every sum runs in row order, so threads never change a bit."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from falcon_gnn._kernels.compiling import kernel, subroutine
 
 WORDS = 8
 """Machine words per node in the many-source search: 64 sources each."""
@@ -9,7 +11,7 @@ _MANY_PATHS = 1e200
 _DOWN = 2.0**-600
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def pagerank_step(indptr, indices, share, base, new):  # type: ignore[no-untyped-def]
     """Set ``new[v] = base + sum of share over v's neighbors``."""
     for v in prange(indptr.size - 1):
@@ -19,7 +21,7 @@ def pagerank_step(indptr, indices, share, base, new):  # type: ignore[no-untyped
         new[v] = base + total
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def shifted_product(indptr, indices, x, new):  # type: ignore[no-untyped-def]
     """Set ``new = (A + I) x``."""
     for v in prange(indptr.size - 1):
@@ -29,7 +31,7 @@ def shifted_product(indptr, indices, x, new):  # type: ignore[no-untyped-def]
         new[v] = total
 
 
-@njit(cache=True, nogil=True, inline="always")
+@subroutine(inline="always")
 def _count_bits(word):  # type: ignore[no-untyped-def]
     """Return the number of set bits of a 64-bit word."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -38,7 +40,7 @@ def _count_bits(word):  # type: ignore[no-untyped-def]
     return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@subroutine(parallel=True)
 def _advance(indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached):  # type: ignore[no-untyped-def]
     """Move the breadth-first searches of up to 64 * WORDS sources one hop; return the number of new visits.
 
@@ -71,7 +73,7 @@ def _advance(indptr, indices, seen, frontier, was_reached, new, is_reached, acti
     return num_visits
 
 
-@njit(cache=True, nogil=True)
+@kernel(is_threaded=True)
 def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no-untyped-def]
     """Add, per node, the distances to at most 64 * WORDS ``sources`` and how many of them reach it.
 
@@ -102,7 +104,7 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
         distance += 1
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _add_dependencies(indptr, indices, source, hops, paths, lifts, dependency, queue, totals):  # type: ignore[no-untyped-def]
     """Add one source's dependencies (Brandes 2001) to ``totals``.
 
@@ -155,7 +157,7 @@ def _add_dependencies(indptr, indices, source, hops, paths, lifts, dependency, q
         hops[queue[position_in_queue]] = -1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def add_dependencies(indptr, indices, sources, totals):  # type: ignore[no-untyped-def]
     """Add the dependencies of some ``sources``, each one's own left out, to the rows of ``totals``, (blocks, N).
 

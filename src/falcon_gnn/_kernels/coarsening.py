@@ -3,13 +3,15 @@
 import heapq
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from falcon_gnn._kernels.compiling import kernel, subroutine
 
 FREE = -1
 _SEARCH_FACTOR = 8
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _sum_inner(row, indptr, indices, weight, members, slot, centered, total):  # type: ignore[no-untyped-def]
     """Set ``total`` to the weighted sum of ``centered`` over the neighbors of ``row`` in the set; return the weight.
 
@@ -36,7 +38,7 @@ def _sum_inner(row, indptr, indices, weight, members, slot, centered, total):  #
     return inner
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _set_cost(members, indptr, indices, weight, degree, signal, slot, centered, total, gram):  # type: ignore[no-untyped-def]
     """Return the local variation cost of one set; ``slot`` is -1 everywhere before and after.
 
@@ -70,7 +72,7 @@ def _set_cost(members, indptr, indices, weight, degree, signal, slot, centered, 
     return np.sqrt(squares) / (members.size - 1)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def set_costs(starts, members, indptr, indices, weight, degree, signal, num_blocks):  # type: ignore[no-untyped-def]
     """Return the local variation cost of each set ``members[starts[s]:starts[s + 1]]``; inf for less than two nodes."""
     num_sets = starts.size - 1
@@ -91,7 +93,7 @@ def set_costs(starts, members, indptr, indices, weight, degree, signal, num_bloc
     return costs
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _drop_taken(own, leader):  # type: ignore[no-untyped-def]
     """Move the members that are still free to the front, in order; return their number."""
     size = 0
@@ -102,7 +104,7 @@ def _drop_taken(own, leader):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _keep_nearest(own, size, signal):  # type: ignore[no-untyped-def]
     """Move the ``size`` members whose signal is nearest to the set's mean to the front, in order."""
     distance = np.zeros(own.size)
@@ -118,7 +120,7 @@ def _keep_nearest(own, size, signal):  # type: ignore[no-untyped-def]
         own[m] = own[chosen[m]]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def contract_sets(starts, members, costs, order, component, left, cuts, indptr, indices, weight, degree, signal):  # type: ignore[no-untyped-def]
     """Choose disjoint sets by ascending cost until each component has lost ``left`` nodes; both are updated in place.
 
@@ -176,7 +178,7 @@ def contract_sets(starts, members, costs, order, component, left, cuts, indptr, 
     return leader
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def match_pairs(first, second, component, left, leader):  # type: ignore[no-untyped-def]
     """Join the pairs, in order, whose two nodes are still free, until each component has lost ``left`` nodes."""
     for pair in range(first.size):
@@ -186,7 +188,7 @@ def match_pairs(first, second, component, left, leader):  # type: ignore[no-unty
             left[component[u]] -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def close_rows(indptr, indices, wanted):  # type: ignore[no-untyped-def]
     """Return (starts, members): each wanted node's neighbors and itself, ascending; no members for the others."""
     num_nodes = indptr.size - 1

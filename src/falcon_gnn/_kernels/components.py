@@ -1,10 +1,11 @@
 """Connected components of a symmetric CSR adjacency, by union-find."""
 
 import numpy as np
-from numba import njit
+
+from falcon_gnn._kernels.compiling import kernel, subroutine
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _root(parent, v):  # type: ignore[no-untyped-def]
     while parent[v] != v:
         parent[v] = parent[parent[v]]
@@ -12,7 +13,7 @@ def _root(parent, v):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def label_components(indptr, indices):  # type: ignore[no-untyped-def]
     """Return each node's component, numbered by its smallest node, and the number of components."""
     num_nodes = indptr.size - 1

@@ -1,12 +1,14 @@
 """Edge contraction by union-find and mergeable heaps (Alg. 1, lines 6 to 13), and the graphs it leaves."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from falcon_gnn._kernels.compiling import kernel, subroutine
 
 DROPPED = -1
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _find(parent, v):  # type: ignore[no-untyped-def]
     """Return the node that stands for ``v`` now, halving the path to it; DROPPED if its group was dropped."""
     while parent[v] != v:
@@ -19,7 +21,7 @@ def _find(parent, v):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _stronger(rank, a, b):  # type: ignore[no-untyped-def]
     """Return the node of higher rank; -1 stands for no node."""
     if a == -1 or (b != -1 and rank[b] > rank[a]):
@@ -27,7 +29,7 @@ def _stronger(rank, a, b):  # type: ignore[no-untyped-def]
     return a
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _meld(a, b, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
     """Return the root of two pairing heaps made one: the entry whose target is removed first."""
     if a == -1:
@@ -42,7 +44,7 @@ def _meld(a, b, time, rank, target, child, sibling, strongest):  # type: ignore[
     return a
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
     """Return the root of a pairing heap without its root: children are melded in pairs, then into one."""
     pairs = -1
@@ -66,7 +68,7 @@ def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[n
     return root
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
     """Merge the nodes of ``order``, one after the other, into their strongest current neighbor.
 
@@ -198,7 +200,7 @@ def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
     return parent.copy()
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
     """Return (row starts, positions in ``indices``) of the edges among ``ids``; ``new_ids`` is -1 elsewhere."""
     starts = np.zeros(ids.size + 1, np.int64)
@@ -219,7 +221,7 @@ def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
     return starts, positions
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def count_merged(indptr, indices, group_starts, members, new_ids, num_blocks):  # type: ignore[no-untyped-def]
     """Return the row starts of the graph whose nodes are groups of nodes, without self-loops or parallel edges."""
     num_groups = group_starts.size - 1
@@ -240,7 +242,7 @@ def count_merged(indptr, indices, group_starts, members, new_ids, num_blocks):  
     return starts
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def fill_merged(indptr, indices, group_starts, members, new_ids, num_blocks, starts, merged):  # type: ignore[no-untyped-def]
     """Write the neighbors of each group, ascending, into ``merged`` at ``starts``."""
     num_groups = group_starts.size - 1
@@ -258,7 +260,7 @@ def fill_merged(indptr, indices, group_starts, members, new_ids, num_blocks, sta
             merged[starts[group] : write].sort()
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def sum_merged(indptr, indices, weight, group_starts, members, new_ids, num_blocks, starts, merged, sums):  # type: ignore[no-untyped-def]
     """Add up, for each entry of ``merged``, the weights of the edges between its two groups, in row order."""
     num_groups = group_starts.size - 1
@@ -281,7 +283,7 @@ def sum_merged(indptr, indices, weight, group_starts, members, new_ids, num_bloc
                 sums[position] = sums[low + np.searchsorted(merged[low:high], group)]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def sum_internal(indptr, indices, weight, group_starts, members, new_ids):  # type: ignore[no-untyped-def]
     """Return the weight of the entries inside each group, each edge counted from both its ends."""
     sums = np.zeros(group_starts.size - 1)

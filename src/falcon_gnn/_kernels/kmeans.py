@@ -1,13 +1,15 @@
 """K-means in many segments of rows at once: seeding, Lloyd's steps, the rows nearest to their group's mean."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from falcon_gnn._kernels.compiling import kernel, subroutine
 
 _FAST = {"reassoc", "contract", "nsz"}
 _BLOCK_ROWS = 4096
 
 
-@njit(cache=True, nogil=True, inline="always")
+@subroutine(inline="always")
 def _square_distance(points, row, centers, center):  # type: ignore[no-untyped-def]
     total = np.float32(0.0)
     for j in range(points.shape[1]):
@@ -16,7 +18,7 @@ def _square_distance(points, row, centers, center):  # type: ignore[no-untyped-d
     return total
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=_FAST)
+@kernel(parallel=True, fastmath=_FAST)
 def fit_centers(points, order, starts, center_starts, draws, num_steps, centers):  # type: ignore[no-untyped-def]
     """Write the centers of each segment: k-means++, then at most so many of Lloyd's steps, one segment at a time.
 
@@ -42,7 +44,7 @@ def fit_centers(points, order, starts, center_starts, draws, num_steps, centers)
             _move(rows, labels, distances, own)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@subroutine(fastmath=_FAST)
 def _seed(rows, draws, centers):  # type: ignore[no-untyped-def]
     """Write k-means++ centers of rows.
 
@@ -85,7 +87,7 @@ def _seed(rows, draws, centers):  # type: ignore[no-untyped-def]
         centers[center] = rows[chosen]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@subroutine(fastmath=_FAST)
 def _assign(rows, centers, labels, distances):  # type: ignore[no-untyped-def]
     """Write each row's nearest center, ties to the first, and the square of the distance; return if any changed."""
     across, half = _turn(centers)
@@ -99,7 +101,7 @@ def _assign(rows, centers, labels, distances):  # type: ignore[no-untyped-def]
     return is_changed
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@subroutine(fastmath=_FAST)
 def _turn(centers):  # type: ignore[no-untyped-def]
     """Return centers column by column, and half of their squared lengths."""
     across = np.empty((centers.shape[1], centers.shape[0]), np.float32)
@@ -111,7 +113,7 @@ def _turn(centers):  # type: ignore[no-untyped-def]
     return across, half
 
 
-@njit(cache=True, nogil=True, inline="always")
+@subroutine(inline="always")
 def _nearest(points, row, across, half, scores):  # type: ignore[no-untyped-def]
     """Return the nearest of some centers, ties to the first; ``scores`` is scratch."""
     num_centers = half.size
@@ -128,7 +130,7 @@ def _nearest(points, row, across, half, scores):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
+@subroutine()
 def _move(rows, labels, distances, centers):  # type: ignore[no-untyped-def]
     """Move each center to the mean of its rows; one without rows to the row farthest from its center."""
     sums = np.zeros(centers.shape)
@@ -150,7 +152,7 @@ def _move(rows, labels, distances, centers):  # type: ignore[no-untyped-def]
         centers[center] = rows[farthest]
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=_FAST)
+@kernel(parallel=True, fastmath=_FAST)
 def assign_rows(points, order, starts, centers, center_starts, labels):  # type: ignore[no-untyped-def]
     """Write each row's nearest center of its segment, ties to the first; rows in blocks of at most 4,096.
 
@@ -169,7 +171,7 @@ def assign_rows(points, order, starts, centers, center_starts, labels):  # type:
             labels[i] = center_starts[s] + _nearest(points, order[i], across, half, scores)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def find_medoids(points, starts, members):  # type: ignore[no-untyped-def]
     """Return each group's member nearest to the group's mean, ties to the first; and its squared distances' sum.
 

@@ -1,10 +1,12 @@
 """The product of the normalised adjacency and a few dense columns, without making the matrix."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from falcon_gnn._kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@kernel(parallel=True)
 def propagate(indptr, indices, weight, own, scale, source, target, num_blocks):  # type: ignore[no-untyped-def]
     """Write D^(-1/2) (A + S) D^(-1/2) H into ``target``, which is not ``source``; sums in double, in row order.
 

@@ -1,27 +1,31 @@
-"""What a person sees while a benchmark runs: a bar with the time left, or a line per run where there is no terminal."""
+"""What a person sees while a benchmark runs: a bar with the time left, and a line per run in the log."""
 
+import logging
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from falcon_gnn.benchmark.plan import PlannedRun
+from falcon_gnn.display import can_draw
+
+_LOG = logging.getLogger(__name__)
 
 
 class BenchProgress:
-    """Tells of every finished run on standard error.
+    """Logs every finished run, and draws a bar on standard error or in a notebook.
 
     Args:
         name: The benchmark's name.
         num_runs: Runs to be done.
-        active: Whether to tell anything.
+        active: Whether to draw the bar.
     """
 
     def __init__(self, name: str, num_runs: int, *, active: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self.console = Console(stderr=True, quiet=not active, highlight=False, markup=False)
+        console = Console(stderr=True)
         columns = (
             TextColumn(name),
             BarColumn(),
@@ -29,7 +33,7 @@ class BenchProgress:
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
         )
-        self.progress = Progress(*columns, console=self.console, disable=not (active and self.console.is_terminal))
+        self.progress = Progress(*columns, console=console, disable=not (active and can_draw(console)))
         self.task = self.progress.add_task(name, total=num_runs, left="")
         self.num_runs, self.num_finished, self.num_missing = num_runs, 0, 0
         self.missing_data: set[str] = set()
@@ -54,9 +58,9 @@ class BenchProgress:
         self.progress.update(self.task, completed=self.num_finished, left=left)
         # That a data set is not there is told once, not once per run.
         if line.get("missing_data") not in self.missing_data:
-            count = "" if self.console.is_terminal else f"[{self.num_finished}/{self.num_runs}] "
-            tail = "" if self.console.is_terminal else f" ({left})"
-            self.console.print(f"{count}{run.name}: {_result(line)}{tail}", soft_wrap=True)
+            level = logging.WARNING if "error" in line else logging.INFO
+            tail = f" ({left})" if left else ""
+            _LOG.log(level, "[%d/%d] %s: %s%s", self.num_finished, self.num_runs, run.name, _result(line), tail)
         if "missing_data" in line:
             self.missing_data.add(line["missing_data"])
 

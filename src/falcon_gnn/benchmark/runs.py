@@ -76,7 +76,7 @@ def run_benchmark(
         config_path: The TOML file.
         records_path: The record file; it may hold other benchmarks' records, and runs that they share are done once.
         options: Where the data is, what differs from the file, which runs, and how many at the same time.
-        progress: Whether to tell of every run on standard error.
+        progress: Whether to draw a bar with the time left; every run is logged under ``falcon_gnn``.
 
     Raises:
         OptionError: If the file, an override or a choice is wrong, a line of the records is no JSON, or runs that are

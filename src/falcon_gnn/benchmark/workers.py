@@ -17,7 +17,8 @@ from falcon_gnn.benchmark.plan import PlannedRun
 Done = tuple[PlannedRun, dict[str, Any]]
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-_KILLED = -signal.SIGKILL
+_KILLED = -9
+"""The exit code of a process that SIGKILL ended; Windows has no such signal, and no name for it."""
 
 
 class _Worker(NamedTuple):

@@ -16,7 +16,7 @@ from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, 
 from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
-from falcon_gnn.errors import BudgetError, FalconError, OptionError
+from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
 from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.planning.budget_text import Prefer
@@ -261,7 +261,8 @@ app.registered_commands += experiments.registered_commands
 def main() -> NoReturn:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
-        app()
+        with naming_extras():
+            app()
     except FalconError as error:
         typer.secho(f"falcon-gnn: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)

@@ -7,6 +7,7 @@ import typer
 
 from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
+from falcon_gnn.cli.screen import show_log
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.files import check_writable
@@ -51,7 +52,8 @@ def bench(
         only=parse_choice(only or []),
     )
     records = Path("results") / f"{config.stem}.jsonl" if records is None else records
-    outcome = run_benchmark(config, records, asked)
+    with show_log():
+        outcome = run_benchmark(config, records, asked)
     typer.echo(
         f"{outcome.num_done} runs done, {outcome.num_skipped} were recorded, {outcome.num_left} are left. "
         f"Records: {records}"

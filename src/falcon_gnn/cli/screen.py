@@ -1,11 +1,14 @@
-"""What the commands show: the stage now running, tables, and where the files are."""
+"""What the commands show: the stage now running, tables, the log, and where the files are."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from falcon_gnn.display import can_draw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +23,9 @@ def show_stages() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
+    if not can_draw(console):
+        yield lambda stage: None
+        return
     status = console.status("starting")
     status.start()
 
@@ -37,6 +43,27 @@ def show_stages() -> Iterator[Callable[[str], None]]:
         status.stop()
 
 
+class _Lines(logging.Handler):
+    """Writes each record as a line to what is standard error at the time: a bar may stand there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(self.format(record), err=True)
+
+
+@contextmanager
+def show_log() -> Iterator[None]:
+    """Show what the library logs of the experiments inside, a line each, on standard error."""
+    logger, handler = logging.getLogger("falcon_gnn.benchmark"), _Lines()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
 def print_table(table: object) -> None:
     """Print a table, as wide as the terminal, or 160 columns where there is none."""
     from rich.console import Console
@@ -50,12 +77,17 @@ def print_table(table: object) -> None:
 
 def print_collapse(report: "CollapseReport") -> None:
     """Print what a collapse did, and whether its seconds hold the compilation that only a first run needs."""
-    from falcon_gnn._kernels import num_compiled
+    from falcon_gnn._kernels import is_kept, num_compiled
     from falcon_gnn.reporting.terminal import collapse_table
 
     print_table(collapse_table(report))
-    if num_compiled():
+    if num_compiled() and is_kept():
         typer.echo("Seconds of this first run include compiling; the next finds the compiled code on the disk.")
+    elif num_compiled():
+        typer.echo(
+            "Seconds include compiling, and so will the next run's: there is no folder to keep compiled code in. Name "
+            "one that you can write to in NUMBA_CACHE_DIR."
+        )
 
 
 def say_written(folder: Path, has_plots: bool) -> None:

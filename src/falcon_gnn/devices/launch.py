@@ -7,7 +7,6 @@ Ctrl-C that finishes the epoch.
 import logging
 import os
 import pickle
-import signal
 import socket
 import tempfile
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from falcon_gnn.training.progress import InterruptGuard
 
 _LOOPBACK = "lo"
 _STOP, _ERROR = "stop", "error.pickle"
+_KILLED = -9  # SIGKILL, which Windows has no name for.
 # Ctrl-C is ours; a worker that is asked to end has nothing left to do.
 _SIGNALS, _SECONDS_TO_END = "SIGTERM,SIGHUP,SIGQUIT", 5
 
@@ -106,7 +106,7 @@ def _explain(
         what = f"process {rank} of {num_devices} failed with exit code {failure.exitcode}; its error is above"
         if failure.exitcode < 0:
             what = f"process {rank} of {num_devices} was killed by {failure.signal_name()}"
-            what += " (often: out of memory)" if -failure.exitcode == signal.SIGKILL else ""
+            what += " (often: out of memory)" if failure.exitcode == _KILLED else ""
     if checkpoint is not None and checkpoint.exists():
         fix = f"{checkpoint} holds the last state that was written, go on with resume."
     else:
@@ -116,7 +116,7 @@ def _explain(
 
 def _first(error: ChildFailedError) -> tuple[int, ProcessFailure]:
     """Return the process that ended first: those that are left lose their connection, or get SIGTERM, by that."""
-    killed = {rank: failure for rank, failure in error.failures.items() if failure.exitcode == -signal.SIGKILL}
+    killed = {rank: failure for rank, failure in error.failures.items() if failure.exitcode == _KILLED}
     if killed:
         return next(iter(killed.items()))
     rank, failure = error.get_first_failure()

@@ -1,19 +1,21 @@
 """What came out of a run, typed; and the one place where it becomes JSON."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from falcon_gnn.evaluation import Metrics
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
-from falcon_gnn.planning.fit import MemoryPlan
 from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.coarsening.door import CoarsenResult
 from falcon_gnn.reduction.result import CollapseResult
-from falcon_gnn.training.memory import MemoryPeak
-from falcon_gnn.training.state import TrainResult
+
+if TYPE_CHECKING:  # A collapse is written by this room too, without torch.
+    from falcon_gnn.planning.fit import MemoryPlan
+    from falcon_gnn.training.memory import MemoryPeak
+    from falcon_gnn.training.state import TrainResult
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,13 @@ class RunOutcome(ReductionOutcome):
         plan: What a memory budget led to; None without one.
     """
 
-    result: TrainResult
+    result: "TrainResult"
     scores: Scores
     correction: Correction | None = None
-    plan: MemoryPlan | None = None
+    plan: "MemoryPlan | None" = None
 
     @property
-    def memory(self) -> MemoryPeak | None:
+    def memory(self) -> "MemoryPeak | None":
         """The measured peak of a training step on the most expensive batch, in bytes by kind; None where not asked."""
         return self.result.memory
 

@@ -22,8 +22,9 @@ def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None)
 
     Args:
         text: A number of bytes, a figure with a unit (``"900MB"`` = 900·10⁶, ``"2GiB"`` = 2·2³⁰), or a share of the
-            device's memory (``"80%"``).
-        device_bytes: Returns the device's memory in bytes; by default this machine's.
+            device's memory (``"80%"``; of this machine's, or of its container's or batch job's limit where that is
+            smaller).
+        device_bytes: Returns the device's memory in bytes; by default that of this machine.
 
     Raises:
         BudgetError: If the text is none of these, or is not above 0.
@@ -49,7 +50,7 @@ def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None)
 
 
 def device_memory(device: str) -> int:
-    """Return a device's memory in bytes: of the CUDA device, else of this machine."""
+    """Return a device's memory in bytes: of the CUDA device, else what this process may use of this machine's."""
     from falcon_gnn.training.steps import resolve_device
 
     chosen = resolve_device(device)

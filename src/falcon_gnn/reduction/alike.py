@@ -15,6 +15,7 @@ from falcon_gnn.reduction.hop_space import MAX_COLUMNS, hop_space, join_columns,
 from falcon_gnn.reduction.partition import OnLevel, Points, split_rows, split_with_floor
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.reduction.teacher import Teacher, fit_teacher
+from falcon_gnn.threads import one_thread
 
 _BLOCK_VALUES = 1 << 22
 _TEACHER_HOPS = 2
@@ -200,11 +201,9 @@ def _join_nearest(points: Points, group: IdArray, nodes: IdArray, owner: IdArray
     """Let nodes without a group join the one of the nearest mean inside their owner; ``group`` is changed."""
     if nodes.size == 0:
         return
-    from threadpoolctl import threadpool_limits
-
     sums = summing_matrix(group, len(group_owner))
     means = (sums @ points) / np.diff(sums.indptr)[:, None]
-    with threadpool_limits(1):
+    with one_thread():
         for one in np.unique(owner[nodes]):
             groups = np.flatnonzero(group_owner == one)
             half = 0.5 * np.square(means[groups]).sum(axis=1)

@@ -1,14 +1,16 @@
 """How long each stage of a reduction takes."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
 OnStage = Callable[[str], None]
+_LOG = logging.getLogger(__name__)
 
 
 class StageClock:
-    """Wall-clock seconds per stage; tells ``on_stage`` when one begins."""
+    """Wall-clock seconds per stage; tells ``on_stage`` when one begins, and the log how long it took."""
 
     def __init__(self, on_stage: OnStage | None) -> None:
         self.seconds: dict[str, float] = {}
@@ -27,4 +29,6 @@ class StageClock:
         self.tell(name)
         start = perf_counter()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
+        seconds = perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        _LOG.info("%s took %.3f s", name, seconds)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning
 from falcon_gnn.reduction.matrix import FeatureLabelMatrix
+from falcon_gnn.threads import one_thread
 
 IdArray = NDArray[np.int64]
 
@@ -41,10 +42,8 @@ def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_cluster
         )
         warnings.warn(msg, FalconWarning, stacklevel=5)
         num_clusters = num_distinct
-    from threadpoolctl import threadpool_limits
-
     # One thread: K-means adds its centers up per thread, and floats do not add up the same in another order.
-    with threadpool_limits(1):
+    with one_thread():
         if matrix.num_values <= MAX_WHOLE_VALUES:
             labels = _lloyd(matrix, _seed_centers(matrix, distinct, seed), seed)
         else:

@@ -11,6 +11,7 @@ from falcon_gnn.propagation import inverse_root_degrees
 from falcon_gnn.reduction.matrix import column_range
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import require_memory
+from falcon_gnn.threads import one_thread
 
 MAX_COLUMNS = 64
 """Columns of the space; the reduction holds so many floats per node beside the graph, and a few more for a moment."""
@@ -36,14 +37,12 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
     Returns:
         Shape ``(n, k·min(F, max_columns // k))``; a row of zeros stays.
     """
-    from threadpoolctl import threadpool_limits
-
     num_nodes, width = len(scope.ids), min(x.shape[1], max_columns // num_hops)
     require_memory(4 * num_nodes * width * num_hops, f"hold the hop features of {num_nodes:,} nodes")
     adjacency = _Adjacency(scope)
     rows = _Rows(x, None if scope.is_whole else scope.ids)
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
-    with threadpool_limits(1):
+    with one_thread():
         basis = None if x.shape[1] == width else _leading_directions(rows, adjacency, width, seed)
         space = np.empty((num_nodes, num_hops * width), np.float32)
         for hop in range(num_hops):
@@ -68,12 +67,10 @@ def label_columns(encoding: LabelEncoding, num_columns: int, seed: int) -> Point
         num_columns: At most so many; fewer where L is smaller.
         seed: Draws the start of the iteration.
     """
-    from threadpoolctl import threadpool_limits
-
     rows = _Rows(_scaled_labels(encoding), None)
     num_rows, width = rows.shape
     result = np.empty((num_rows, min(width, num_columns)), np.float32)
-    with threadpool_limits(1):
+    with one_thread():
         basis = None if width <= num_columns else _leading_directions(rows, None, num_columns, seed)
         rows.multiply(basis, result)
     return result

@@ -99,7 +99,8 @@ class CollapseReport:
         nodes_by_rank: Nodes in each of these parts.
         cleaning: What the input's edge list needed.
         seconds: Wall-clock seconds per stage.
-        peak_memory_bytes: Largest resident size of the process up to the end of the collapse.
+        peak_memory_bytes: Largest resident size of the process up to the end of the collapse; None where the system
+            does not say.
         teacher_accuracy: Share of the labelled nodes that the teacher names right when each is left out; None without.
         notes: Whole sentences: what the input lacked, which options had no effect, what was lost, and what to do.
     """
@@ -117,7 +118,7 @@ class CollapseReport:
     nodes_by_rank: list[int]
     cleaning: EdgeCleaning
     seconds: dict[str, float]
-    peak_memory_bytes: int
+    peak_memory_bytes: int | None
     teacher_accuracy: float | None = None
     notes: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.partition import Points
+from falcon_gnn.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 _PENALTIES = 10.0 ** np.arange(-4, 4.01, 0.25)
@@ -50,10 +51,8 @@ def fit_teacher(features: Points, encoding: LabelEncoding) -> Teacher:
         got = encoding.task if encoding.labelled.any() else "no visible label"
         msg = f"cluster_on='teacher' needs visible class labels to learn from, got {got}. Use cluster_on='hops'."
         raise OptionError(msg)
-    from threadpoolctl import threadpool_limits
-
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
-    with threadpool_limits(1):
+    with one_thread():
         truth = encoding.matrix[encoding.labelled].astype(np.float64)
         known = features[encoding.labelled].astype(np.float64)
         mean = truth.mean(axis=0)

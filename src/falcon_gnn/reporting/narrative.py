@@ -204,9 +204,8 @@ def _run_section(report: CollapseReport) -> Section:
         Table(("Edge list as read", "Count"), cleaning),
         Table(("Stage", "Time", "Share"), [*seconds, ("Total", format_seconds(total), format_ratio(total, total))]),
     )
-    return Section(
-        "Options, input and cost", blocks, f"Peak memory of the process: {format_bytes(report.peak_memory_bytes)}."
-    )
+    peak = "unknown" if report.peak_memory_bytes is None else format_bytes(report.peak_memory_bytes)
+    return Section("Options, input and cost", blocks, f"Peak memory of the process: {peak}.")
 
 
 def _option(name: str, value: Any, report: CollapseReport) -> str:

@@ -36,7 +36,7 @@ def collapse_table(report: CollapseReport) -> "Table":
     for stage, seconds in report.seconds.items():
         table.add_row(f"seconds: {stage}", "", f"{seconds:.3f}")
     table.add_row("seconds in all", "", f"{sum(report.seconds.values()):.3f}")
-    table.add_row("peak memory of the process", "", f"{report.peak_memory_bytes / _MIB:,.0f} MiB")
+    table.add_row("peak memory of the process", "", _peak(report.peak_memory_bytes))
     _add_notes(table, report.notes)
     return table
 
@@ -114,6 +114,10 @@ def _add_notes(table: "Table", notes: Sequence[str]) -> None:
     if notes:
         table.caption = escape("\n".join(f"Note: {note}" for note in notes))
         table.caption_justify, table.caption_style = "left", ""
+
+
+def _peak(num_bytes: int | None) -> str:
+    return "unknown" if num_bytes is None else f"{num_bytes / _MIB:,.0f} MiB"
 
 
 def _short_mebibytes(num_bytes: int) -> str:

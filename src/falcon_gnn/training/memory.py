@@ -140,14 +140,22 @@ def _report_peak(run: Callable[[], object], warm_up: Callable[[], object] | None
         warm_up()
     baseline = _reset_resident_peak()
     run()
-    sender.send(peak_resident_memory() - baseline)
+    sender.send(_resident_peak_so_far() - baseline)
 
 
 def _reset_resident_peak() -> int:
     """Set the process's resident peak back to its current size, where the system can, and return it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return peak_resident_memory()
+    return _resident_peak_so_far()
+
+
+def _resident_peak_so_far() -> int:
+    peak = peak_resident_memory()
+    if peak is None:
+        msg = "the resident memory of a process is not known on this system. Run: pip install psutil"
+        raise RuntimeError(msg)
+    return peak
 
 
 @dataclass(eq=False)

@@ -2,12 +2,14 @@
 
 import warnings
 from dataclasses import astuple, dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, require
+from falcon_gnn.errors import FalconWarning, MissingDependencyError
 from falcon_gnn.graph import Graph
 
 
@@ -26,7 +28,7 @@ def split_graph(graph: Graph, num_parts: int, seed: int = 0) -> list[NDArray[np.
         Node ids of each part, ascending, none empty, together every node once.
 
     Raises:
-        MissingDependencyError: If pymetis is not installed.
+        MissingDependencyError: If pymetis is not installed; the message says what to do where there is no wheel.
     """
     if num_parts > graph.num_nodes:
         msg = f"num_parts ({num_parts}) is above the number of nodes; each of the {graph.num_nodes} nodes is a part."
@@ -223,8 +225,20 @@ def undominated(drawn: list[DrawnBatch]) -> list[DrawnBatch]:
     return kept
 
 
+def _import_metis() -> ModuleType:
+    try:
+        return import_module("pymetis")
+    except ImportError as error:
+        msg = (
+            f"Cluster-GCN and GAS cut the graph with METIS, and pymetis cannot be imported ({error}). Run: "
+            "pip install 'falcon-gnn[train]'. There is no wheel of pymetis for Windows: use the Windows Subsystem for "
+            "Linux there, or one of the models that cut nothing: gcn, sign, qsign."
+        )
+        raise MissingDependencyError(msg) from error
+
+
 def _run_metis(graph: Graph, num_parts: int, seed: int) -> NDArray[np.int64]:
-    pymetis = require("pymetis", "train")
+    pymetis = _import_metis()
     options = pymetis.Options(seed=seed % 2**31)
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(np.int64), graph.indices.astype(np.int64))
     return np.asarray(pymetis.part_graph(num_parts, adjacency, options=options).vertex_part, dtype=np.int64)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
+from falcon_gnn.display import can_draw
 from falcon_gnn.errors import require
 
 
@@ -40,7 +41,7 @@ class Reporter(Protocol):
 
 
 class ProgressBar:
-    """A line on standard error with the epoch, the loss and the scores; silent where that is not a terminal.
+    """A line with the epoch, the loss and the scores, on a terminal (standard error) or in a notebook, else silent.
 
     Args:
         num_epochs: Epochs in all.
@@ -59,7 +60,7 @@ class ProgressBar:
             TextColumn("{task.fields[status]}"),
             TimeRemainingColumn(),
         )
-        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.progress = Progress(*columns, console=console, transient=True, disable=not can_draw(console))
         self.task = self.progress.add_task("train", total=num_epochs, completed=first_epoch, status="")
         self.progress.start()
 

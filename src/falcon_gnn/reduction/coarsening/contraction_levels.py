@@ -19,6 +19,7 @@ from falcon_gnn.reduction.coarsening.spectrum import (
     smooth_vectors,
 )
 from falcon_gnn.reduction.grouping import group_members
+from falcon_gnn.threads import one_thread
 
 BoolArray = NDArray[np.bool_]
 _BLOCKS = 8
@@ -81,8 +82,6 @@ def coarsen_components(graph: ComponentGraph, budgets: IdArray, method: str, see
         method: ``"variation_neighborhoods"`` or ``"heavy_edge"``.
         seed: Draws the order of equal costs.
     """
-    from threadpoolctl import threadpool_limits
-
     whole = _whole_components(graph, budgets == 1)
     base = graph.merge(whole, int(whole[-1]) + 1)
     left = base.sizes - budgets
@@ -90,7 +89,7 @@ def coarsen_components(graph: ComponentGraph, budgets: IdArray, method: str, see
         assignment, num_levels = _run_levels(base, None, left, _match_edges, seed)
         return Coarsening(assignment[whole], num_levels, None)
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
-    with threadpool_limits(1):
+    with one_thread():
         vectors = smooth_vectors(base, np.where(left > 0, NUM_VECTORS, 0))
         assignment, num_levels = _run_levels(base, vectors, left, _vary_neighborhoods, seed)
         is_tested = np.arange(vectors.shape[1]) < np.where(left > 0, budgets - 1, 0)[base.component, None]

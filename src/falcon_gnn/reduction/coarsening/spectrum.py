@@ -12,6 +12,7 @@ from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.contraction import merge_edges
 from falcon_gnn.reduction.grouping import group_members
+from falcon_gnn.threads import one_thread
 
 IdArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -176,8 +177,6 @@ def restricted_spectral_error(graph: Graph, assignment: ArrayLike, num_vectors: 
     Raises:
         OptionError: If the assignment has another length, or a group lies in several components.
     """
-    from threadpoolctl import threadpool_limits
-
     given = np.asarray(assignment)
     if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
         msg = f"assignment must be integers of shape ({graph.num_nodes},), got {given.dtype} of shape {given.shape}."
@@ -191,7 +190,7 @@ def restricted_spectral_error(graph: Graph, assignment: ArrayLike, num_vectors: 
     groups = np.unique(given[inside], return_inverse=True)[1][order]
     counts = count_groups(sorted_graph, groups)
     wanted = np.where(counts < sorted_graph.sizes, np.minimum(counts, num_vectors), 0)
-    with threadpool_limits(1):
+    with one_thread():
         return measure_error(sorted_graph, groups, smooth_vectors(sorted_graph, wanted))
 
 
