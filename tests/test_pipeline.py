@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.errors import BudgetError, OptionError, OutOfMemoryError
 from falcon_gnn.graph import Graph
+from falcon_gnn.pipeline import shortage
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outputs import predict_to_file, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
@@ -20,8 +21,10 @@ from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.training import steps
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.state import TrainingState
+from falcon_gnn.training.steps import training_step
 
 TRAINING = TrainConfig(ModelConfig("sign", hidden_channels=16, num_layers=2), num_epochs=3, device="cpu")
 QUARTER = CollapseConfig(0.25, centrality="degree", num_clusters=3)
@@ -251,6 +254,40 @@ def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
     assert outcome.reduction is not None
     assert 1 <= outcome.to_dict()["trained_on"]["num_nodes"] < 80
     assert outcome.to_dict()["plan"]["total"] <= tight
+
+
+def test_running_out_of_memory_says_what_fits(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = replace(TRAINING, model=ModelConfig("gcn", hidden_channels=64), num_epochs=5)
+    needed = fit_budget(graph, training, "1GiB").estimate.total
+    taken = 0
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        if taken > 2:
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+            )
+        return training_step(*arguments)
+
+    monkeypatch.setattr(steps, "training_step", fail)
+    monkeypatch.setattr(shortage, "free_memory", lambda device: needed - 20_000)
+    with pytest.raises(OutOfMemoryError, match=r"by prediction; .* are free; what fits is column_blocks=\d+") as caught:
+        run(graph, RunConfig(training), out=tmp_path, progress=False)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    monkeypatch.setattr(shortage, "free_memory", lambda device: 1_000)
+    assert "no smaller step" in str(shortage.explain_shortage(graph, graph, training, None))
+
+
+def test_a_run_goes_on_in_other_pieces(graph: Graph, tmp_path: Path) -> None:
+    training = replace(TRAINING, model=ModelConfig("gcn", hidden_channels=64), num_epochs=2)
+    run(graph, RunConfig(training), out=tmp_path, progress=False)
+    longer = replace(training, num_epochs=4, column_blocks=4)
+    whole = run(graph, RunConfig(replace(longer, column_blocks=1)), progress=False)
+    resumed = run(graph, RunConfig(longer), out=tmp_path, resume=True, progress=False)
+    losses = [[epoch.loss for epoch in outcome.result.epochs] for outcome in (resumed, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_memory_without_a_collapse_to_size_is_refused(graph: Graph) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GraphError,
         MissingDependencyError,
         OptionError,
+        OutOfMemoryError,
     )
     from falcon_gnn.graph import Graph
     from falcon_gnn.interop.dgl import from_dgl, to_dgl
@@ -53,6 +54,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
         "GraphError",
         "MissingDependencyError",
         "OptionError",
+        "OutOfMemoryError",
     ),
     "graph": ("Graph",),
     "interop.dgl": ("from_dgl", "to_dgl"),
@@ -88,6 +90,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelConfig",
     "OptionError",
+    "OutOfMemoryError",
     "RunConfig",
     "RunOutcome",
     "TrainConfig",

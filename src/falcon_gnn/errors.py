@@ -26,6 +26,10 @@ class ConvergenceError(FalconError, RuntimeError):
     """An iteration did not reach its tolerance."""
 
 
+class OutOfMemoryError(FalconError, MemoryError):
+    """Memory ran out; the message says how much was needed, how much is free, and what would fit."""
+
+
 class MissingDependencyError(FalconError, ImportError):
     """An optional library is needed and not installed."""
 

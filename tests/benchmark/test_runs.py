@@ -8,11 +8,11 @@ from tests.benchmark.conftest import FALCON, NONE
 
 from falcon_gnn.benchmark import arguments, execute, workers
 from falcon_gnn.benchmark.arguments import BenchOptions
-from falcon_gnn.benchmark.execute import is_out_of_memory
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.plan import make_plan
 from falcon_gnn.benchmark.runs import run_benchmark
 from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.pipeline.shortage import is_out_of_memory
 
 
 def lines(path):

@@ -236,6 +236,7 @@ def test_models_that_cannot_be_shared_out_are_refused(model: str) -> None:
     ("changes", "num_devices", "message"),
     [
         ({"device": "mps"}, 2, "device must be auto, cpu or"),
+        ({"micro_batches": 2}, 2, "micro_batches must be 1 on several devices, got 2"),
         ({"model": ModelConfig("cluster-gcn", num_parts=3), "num_batches": 2}, 2, r"num_batches x devices \(4\)"),
     ],
 )

@@ -19,11 +19,11 @@ from falcon_gnn.datasets.synthetic import synthetic_graph
 from falcon_gnn.errors import FalconError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.run import run, run_reduction
+from falcon_gnn.pipeline.shortage import is_out_of_memory
 from falcon_gnn.pipeline.training_graph import reduce_training_graph
 
 _GRAPHS_IN_MEMORY = 2
 _WARM_UP_NODES = 300
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "of memory are needed")
 
 
 class MissingDataError(Exception):
@@ -110,12 +110,6 @@ def load_dataset(dataset: DatasetConfig, data: Path) -> Graph:
         told = {"split_index": dataset.split_index, "threshold": dataset.threshold}
         graph = load_graph(data / dataset.source, **split, **told)  # type: ignore[arg-type]
     return _with_normal_rows(graph) if dataset.normalize_rows else graph
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a device or on the machine."""
-    text = f"{type(error).__name__} {error}".lower()
-    return isinstance(error, MemoryError) or "outofmemory" in text or any(phrase in text for phrase in _OUT_OF_MEMORY)
 
 
 def _record(planned: PlannedRun, graph: Graph, place: Workplace) -> dict[str, Any]:

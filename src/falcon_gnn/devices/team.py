@@ -147,12 +147,13 @@ def fit_config(config: TrainConfig, num_devices: int) -> TrainConfig:
     """
     model = config.model
     _check_model(config)
-    if config.micro_batches > 1:
-        msg = (
-            f"micro_batches must be 1 on several devices, got {config.micro_batches}: each has a share of every batch "
-            "already. Raise num_batches, or use one device."
-        )
-        raise OptionError(msg)
+    for name in ("micro_batches", "column_blocks"):
+        if getattr(config, name) > 1:
+            msg = (
+                f"{name} must be 1 on several devices, got {getattr(config, name)}: each has a share of every batch "
+                "already. Raise num_batches, or use one device."
+            )
+            raise OptionError(msg)
     uses_cuda = resolve_device_type(config.device) == "cuda"
     if uses_cuda and num_devices > torch.cuda.device_count() and not distributed.is_torchelastic_launched():
         msg = f"devices must be at most the {torch.cuda.device_count()} CUDA devices here, got {num_devices}."

@@ -13,6 +13,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
 from falcon_gnn.pipeline.outputs import write_run
+from falcon_gnn.pipeline.shortage import explain_shortage, is_out_of_memory
 from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
 from falcon_gnn.planning.budget_text import Prefer
 from falcon_gnn.reduction.clock import OnStage
@@ -124,16 +125,26 @@ def train_prepared(
         config: Likewise.
         out: The run's folder, or None.
         options: Further arguments of :func:`falcon_gnn.training.trainer.train`.
+
+    Raises:
+        OutOfMemoryError: If memory runs out.
     """
     checkpoint = None if out is None else Path(out) / CHECKPOINT_FILE
-    return train(
-        trained_on.graph,
-        config.training,
-        eval_graph=graph,
-        hop_source=trained_on.hop_source,
-        checkpoint=checkpoint,
-        **options,
-    )
+    try:
+        return train(
+            trained_on.graph,
+            config.training,
+            eval_graph=graph,
+            hop_source=trained_on.hop_source,
+            checkpoint=checkpoint,
+            **options,
+        )
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        # What the failed step holds is let go of with its frames, before a smaller one is looked for.
+        error.__traceback__ = None
+    raise explain_shortage(trained_on.graph, graph, config.training, checkpoint)
 
 
 def run_reduction(graph: Graph, config: RunConfig, *, name: str = "") -> ReductionOutcome:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Literal
 
 from falcon_gnn.errors import BudgetError
-from falcon_gnn.resources import total_memory
+from falcon_gnn.resources import available_memory, total_memory
 
 Prefer = Literal["nodes", "speed"]
 """What to keep of a memory budget: all nodes, by steps in pieces, or speed, by fewer nodes."""
@@ -59,3 +59,15 @@ def device_memory(device: str) -> int:
     import torch
 
     return int(torch.cuda.get_device_properties(chosen).total_memory)
+
+
+def free_memory(device: str) -> int | None:
+    """Return what is free of a device's memory in bytes, or None where the system does not say."""
+    from falcon_gnn.training.steps import resolve_device
+
+    chosen = resolve_device(device)
+    if chosen.type != "cuda":
+        return available_memory()
+    import torch
+
+    return int(torch.cuda.mem_get_info(chosen)[0])

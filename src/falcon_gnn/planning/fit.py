@@ -218,7 +218,8 @@ def standard_configs(config: TrainConfig, num_batches: int = 1) -> dict[str, Tra
         spec = replace(config.model, model=model, bits=bits, concat_self=False)
         name = model if bits is None else f"{model}, {bits} bits"
         fewest = _FEWEST_PART_BATCHES if spec.uses_parts else 1
-        chosen[name] = replace(config, model=spec, num_batches=1 if model == "gcn" else max(num_batches, fewest))
+        batches = 1 if model == "gcn" else max(num_batches, fewest)
+        chosen[name] = replace(config, model=spec, num_batches=batches, micro_batches=1, column_blocks=1)
     return chosen
 
 

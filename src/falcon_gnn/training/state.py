@@ -267,8 +267,11 @@ class TrainingState:
         """Return what two runs must share for one to continue the other."""
         options = self.config.to_dict()
         model = options.pop("model")
-        for name in ("num_epochs", "device", "measure_memory"):
+        # Pieces change no number, so that a run that was out of memory can go on in smaller ones.
+        for name in ("num_epochs", "device", "measure_memory", "column_blocks", "keep_matrix"):
             options.pop(name)
+        if not self.config.model.uses_parts:
+            options.pop("micro_batches")
         sizes = {
             "num_features": self.spec.num_features,
             "num_outputs": self.spec.num_outputs,
