@@ -19,10 +19,7 @@ def multiply(a: Tensor, b: Tensor, out: Tensor, dtype: torch.dtype | None) -> Te
 
 def add_outer_(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None) -> None:
     """Add the product of ``a`` transposed and ``b``, computed in ``dtype`` if one is given, to ``total``."""
-    if dtype is None:
-        total.addmm_(a.t(), b)
-    else:
-        total.add_(torch.mm(a.t().to(dtype), b.to(dtype)))
+    add_product_(total, a.t(), b, dtype)
 
 
 def add_product(bias: Tensor, a: Tensor, b: Tensor, out: Tensor, dtype: torch.dtype | None) -> None:
@@ -39,3 +36,9 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None)
         total.addmm_(a, b)
     else:
         total.add_(torch.mm(a.to(dtype), b.to(dtype)))
+
+
+def gradient_of(parameter: Tensor) -> Tensor:
+    """Return the gradient that a parameter has, to add to."""
+    assert parameter.grad is not None
+    return parameter.grad

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import StepDraws
-from falcon_gnn.quantization.products import add_outer_, add_product, multiply
+from falcon_gnn.quantization.products import add_outer_, add_product, gradient_of, multiply
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ class RowBlock:
             return below
         if counts:
             assert state.normalized is not None
-            _gradient(self.norm.bias).add_(below.sum(0))
-            _gradient(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
+            gradient_of(self.norm.bias).add_(below.sum(0))
+            gradient_of(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
         return below.mul_(self.norm.weight * moments.inverse_std)
 
     def correct(self, normalized: Tensor, moments: Moments, num_rows: int) -> Tensor:
@@ -158,7 +158,7 @@ class RowBlock:
         """
         assert self.norm is not None
         scale = self.norm.weight * moments.inverse_std / -num_rows
-        return normalized.mul_(_gradient(self.norm.weight)).add_(_gradient(self.norm.bias)).mul_(scale)
+        return normalized.mul_(gradient_of(self.norm.weight)).add_(gradient_of(self.norm.bias)).mul_(scale)
 
     def normalize(self, hidden: Tensor, moments: Moments, at: PieceContext) -> Tensor:
         """Return x̂ as the gradient knows it, decoded where it is kept at b bits; ``hidden`` is used up."""
@@ -190,11 +190,7 @@ class RowChain:
         """Return the first layers' output for rows of the input, shape ``(rows, channels)``."""
         output = self.first[0].weight.new_empty(len(x), sum(linear.out_features for linear in self.first))
         for part, linear, columns in self._columns(x):
-            target = output[:, columns]
-            if len(self.first) == 1:
-                linear_rows(part, linear, target, at.dtype)
-            else:
-                target.copy_(linear_rows(part, linear, target.new_empty(target.shape), at.dtype))
+            linear_rows(part, linear, output[:, columns], at.dtype)
         return output
 
     def read_backward(self, gradient: Tensor, x: Tensor, at: PieceContext) -> None:
@@ -227,13 +223,8 @@ def linear_rows(x: Tensor, linear: nn.Linear, out: Tensor, dtype: torch.dtype | 
 
 def add_linear_gradients(gradient: Tensor, x: Tensor, linear: nn.Linear, dtype: torch.dtype | None) -> None:
     """Add to the gradients of a linear layer's parameters; ``gradient`` is that of its output for ``x``."""
-    add_outer_(_gradient(linear.weight), gradient, x, dtype)
-    _gradient(linear.bias).add_(gradient.sum(0))
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
+    add_outer_(gradient_of(linear.weight), gradient, x, dtype)
+    gradient_of(linear.bias).add_(gradient.sum(0))
 
 
 def _normalize_(hidden: Tensor, moments: Moments) -> None:

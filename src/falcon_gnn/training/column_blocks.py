@@ -21,7 +21,7 @@ from falcon_gnn.quantization.chunks import row_chunks
 from falcon_gnn.quantization.codec import SEED_ROWS
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.layers import update_running_statistics
-from falcon_gnn.quantization.products import add_outer_, add_product_
+from falcon_gnn.quantization.products import add_outer_, add_product_, gradient_of, multiply
 from falcon_gnn.training.batches import GraphBatch
 from falcon_gnn.training.config import Precision
 from falcon_gnn.training.models import GCN, Features, GraphInput
@@ -157,14 +157,14 @@ class _BlockedStep:
         """Add the parameters' gradients; ``gradient`` is that of the outputs, shape ``(n, L)``."""
         last = len(self.levels) - 1
         head = self.model.layer(last + 1)
-        _gradient(head.bias).add_(gradient.sum(0))
+        gradient_of(head.bias).add_(gradient.sum(0))
         back = self._back(gradient)
         for columns in self.blocks:
             block = self._make(last, columns)
-            add_outer_(_gradient(head.weight)[columns], block.activation, back, self.dtype)
+            add_outer_(gradient_of(head.weight)[columns], block.activation, back, self.dtype)
             below = self._times(back, head.weight[columns])
             if head.own_weight is not None:
-                add_outer_(_gradient(head.own_weight)[columns], block.activation, gradient, self.dtype)
+                add_outer_(gradient_of(head.own_weight)[columns], block.activation, gradient, self.dtype)
                 self._add_to(below, gradient, head.own_weight[columns].t())
             self._pass_down(last, columns, block, below)
             del block, below
@@ -177,14 +177,14 @@ class _BlockedStep:
         layer, above = self.model.layer(index + 1), self.levels[index + 1]
         gradient = above.z
         assert gradient is not None
-        _gradient(layer.bias).add_(gradient.sum(0))
+        gradient_of(layer.bias).add_(gradient.sum(0))
         for columns in self.blocks:
             block = self._make(index, columns)
             aggregated = self.adjacency @ block.activation
-            add_outer_(_gradient(layer.weight)[columns], aggregated, gradient, self.dtype)
+            add_outer_(gradient_of(layer.weight)[columns], aggregated, gradient, self.dtype)
             del aggregated
             if layer.own_weight is not None:
-                add_outer_(_gradient(layer.own_weight)[columns], block.activation, gradient, self.dtype)
+                add_outer_(gradient_of(layer.own_weight)[columns], block.activation, gradient, self.dtype)
             below = self._back(self._times(gradient, layer.weight[columns]))
             if layer.own_weight is not None:
                 self._add_to(below, gradient, layer.own_weight[columns].t())
@@ -202,22 +202,22 @@ class _BlockedStep:
             assert normalized is not None
             sums = gradient.sum(0)
             products = torch.mul(normalized, gradient, out=block.activation).sum(0)
-            _gradient(level.norm.bias)[columns].add_(sums)
-            _gradient(level.norm.weight)[columns].add_(products)
+            gradient_of(level.norm.bias)[columns].add_(sums)
+            gradient_of(level.norm.weight)[columns].add_(products)
             gradient.sub_(sums / self.num_nodes).sub_(normalized.mul_(products / self.num_nodes))
             gradient.mul_(level.norm.weight[columns] * level.inverse_std[columns])
         if level.z is not None:
             level.z[:, columns] = gradient
             return
         layer = self.model.layer(0)
-        _gradient(layer.bias)[columns].add_(gradient.sum(0))
+        gradient_of(layer.bias)[columns].add_(gradient.sum(0))
         self._add_input_gradient(layer.weight, columns, self.inputs.aggregated, gradient)
         if layer.own_weight is not None:
             assert self.inputs.features is not None
             self._add_input_gradient(layer.own_weight, columns, self.inputs.features, gradient)
 
     def _add_input_gradient(self, weight: Tensor, columns: slice, features: Features, gradient: Tensor) -> None:
-        target = _gradient(weight)[:, columns]
+        target = gradient_of(weight)[:, columns]
         if isinstance(features, SparseMatrix):
             assert features.transposed is not None
             target.add_(features.transposed @ gradient)
@@ -289,17 +289,10 @@ class _BlockedStep:
 
     def _times(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """Return G Wᵀ."""
-        product = gradient.new_zeros(len(gradient), len(weight))
-        self._add_to(product, gradient, weight.t())
-        return product
+        return multiply(gradient, weight.t(), gradient.new_empty(len(gradient), len(weight)), self.dtype)
 
     def _add_to(self, total: Tensor, a: Tensor, b: Tensor) -> None:
         add_product_(total, a, b, self.dtype)
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 def _pack_columns(mask: Tensor) -> Tensor:

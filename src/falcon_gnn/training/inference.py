@@ -156,28 +156,30 @@ class GraphScorer:
         depth = model.config.num_layers
         if depth == 1:
             return _collect(self._first_rows(model), self.aggregated.shape[0]).cpu()
-        head = model.layer(depth - 1)
         hidden: Tensor | None = None
-        for index in range(1, depth - 1):
-            is_last = index == depth - 2
-            num_rows, width = self.levels[index - 1][0].shape[0], model.config.hidden_channels
-            made = torch.zeros(num_rows, 0 if is_last else width)
-            products = _Products(head, num_rows)
-            for columns in _column_blocks(width, max(self.levels[index - 1][0].shape), self.settings):
-                read = _Products(model.layer(index), self.levels[index - 1][0].shape[1], columns)
-                self._read(model, hidden, read)
-                block = self._aggregate(model, index, read, columns)
-                if is_last:
-                    products.add(block, columns)
-                else:
-                    made[:, columns] = block
-                del block, read
-            if is_last:
-                return self._aggregate(model, depth - 1, products)
+        for index in range(1, depth - 2):
+            made = torch.empty(self.levels[index - 1][0].shape[0], model.config.hidden_channels)
+            for columns, block in self._hidden_blocks(model, index, hidden):
+                made[:, columns] = block
+                del block
             hidden = made
-        products = _Products(head, self.aggregated.shape[0])
-        self._read(model, hidden, products)
+        products = _Products(model.layer(depth - 1), self.levels[-1][0].shape[1])
+        if depth == 2:
+            self._read(model, hidden, products)
+        else:
+            for columns, block in self._hidden_blocks(model, depth - 2, hidden):
+                products.add(block, columns)
+                del block
         return self._aggregate(model, depth - 1, products)
+
+    def _hidden_blocks(self, model: GCN, index: int, hidden: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+        """Yield hidden layer ``index`` by blocks of columns, made of the one below; none of them is held here."""
+        matrix, _ = self.levels[index - 1]
+        for columns in _column_blocks(model.config.hidden_channels, max(matrix.shape), self.settings):
+            read = _Products(model.layer(index), matrix.shape[1], columns)
+            self._read(model, hidden, read)
+            yield columns, self._aggregate(model, index, read, columns)
+            del read
 
     def _first_rows(self, model: GCN) -> Iterator[tuple[slice, Tensor]]:
         """Yield what the first layer makes of the features of the nodes that the wanted ones depend on, by rows."""
