@@ -36,5 +36,5 @@ def test_a_collapse_whose_arrays_do_not_fit_is_refused(
 def test_reduced_edges_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph.from_edges(PATH, 100)
     set_available(monkeypatch, 2 * 99 * 4 - 1)
-    with pytest.raises(BudgetError, match="needed to hold the 99 edges of the reduced graph"):
+    with pytest.raises(BudgetError, match="needed to hold 99 edges of the reduced graph"):
         merge_edges(graph.indptr, graph.indices, None, np.arange(100), 100, "none")

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from tests import oracles
 from tests.strategies import EdgeList, edge_lists
 
 from falcon_gnn.graph import Graph
+from falcon_gnn.reduction import contraction
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, order_removals
 
 
@@ -134,15 +136,18 @@ def _weighted_groups(data, edges):
     return weights, num_groups, assignment
 
 
-@given(edge_lists(), st.sampled_from(["none", "count", "sum"]), st.data())
+@given(edge_lists(), st.sampled_from(["none", "count", "sum"]), st.sampled_from([1, 5, 1 << 24]), st.data())
 @settings(deadline=None)
-def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for(edges, edge_weights, data):
+def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for(
+    edges, edge_weights, block_entries, data
+):
     weights, num_groups, assignment = _weighted_groups(data, edges)
     graph = Graph.from_edges(edges.array, edges.num_nodes, edge_weight=np.array(weights, np.float64))
-    indptr, indices, sums = merge_edges(
-        graph.indptr, graph.indices, graph.edge_weight, np.array(assignment), num_groups, edge_weights
-    )
-    reduced = Graph.from_csr(indptr, indices, edge_weight=sums)
+    groups = np.array(assignment)
+    with patch.object(contraction, "_BLOCK_ENTRIES", block_entries):
+        merged = merge_edges(graph.indptr, graph.indices, graph.edge_weight, groups, num_groups, edge_weights)
+    indices, sums = merged.indices, merged.edge_weight
+    reduced = Graph.from_csr(merged.indptr, indices, edge_weight=sums)
     given_weights = weights if edge_weights == "sum" else [1] * len(weights)
     expected = oracles.merged_weights(dict(zip(edges.pairs, given_weights, strict=True)), assignment)
     carried = np.ones(len(indices)) if sums is None else sums
@@ -151,6 +156,11 @@ def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for
     assert set(found) == {pair for u, v in expected for pair in ((u, v), (v, u))}
     if sums is not None:
         assert all(found[u, v] == found[v, u] == weight for (u, v), weight in expected.items())
+    inside = np.zeros(num_groups)
+    for (u, v), weight in zip(edges.pairs, weights if edge_weights != "count" else [1] * len(weights), strict=True):
+        if assignment[u] == assignment[v] >= 0:
+            inside[assignment[u]] += 2 * weight
+    assert merged.internal_weight.tolist() == inside.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -158,7 +168,7 @@ def test_summed_weights_are_symmetric_to_the_bit_and_keep_their_type(dtype):
     rng = np.random.default_rng(0)
     pairs = np.unique(np.sort(rng.integers(0, 200, (2, 4000)), axis=0), axis=1)
     graph = Graph.from_edges(pairs, 200, edge_weight=rng.random(pairs.shape[1]).astype(dtype))
-    adjacency = merge_edges(graph.indptr, graph.indices, graph.edge_weight, rng.integers(0, 9, 200), 9, "sum")
-    matrix = Graph(*adjacency).to_scipy()
+    merged = merge_edges(graph.indptr, graph.indices, graph.edge_weight, rng.integers(0, 9, 200), 9, "sum")
+    matrix = Graph(merged.indptr, merged.indices, merged.edge_weight).to_scipy()
     assert matrix.dtype == dtype
     assert (matrix != matrix.T).nnz == 0

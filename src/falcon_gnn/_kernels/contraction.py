@@ -222,76 +222,62 @@ def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
 
 
 @kernel(parallel=True)
-def count_merged(indptr, indices, group_starts, members, new_ids, num_blocks):  # type: ignore[no-untyped-def]
-    """Return the row starts of the graph whose nodes are groups of nodes, without self-loops or parallel edges."""
-    num_groups = group_starts.size - 1
-    starts = np.zeros(num_groups + 1, np.int64)
-    for block in prange(num_blocks):
-        seen_by = np.full(num_groups, -1, indices.dtype)
-        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
-            width = 0
-            for i in range(group_starts[group], group_starts[group + 1]):
-                for position in range(indptr[members[i]], indptr[members[i] + 1]):
-                    other = new_ids[indices[position]]
-                    if other >= 0 and other != group and seen_by[other] != group:
-                        seen_by[other] = group
-                        width += 1
-            starts[group + 1] = width
-    for group in range(num_groups):
-        starts[group + 1] += starts[group]
-    return starts
+def merge_rows(indptr, indices, weight, group_starts, members, new_ids, first, room, row, sums, widths, internal):  # type: ignore[no-untyped-def]
+    """Write the rows of some groups, from ``first`` on: their neighbors, ascending, and what lies between the two.
+
+    The members of group g are ``members[group_starts[g]:group_starts[g + 1]]``. The row of the i-th of these groups is
+    written to ``row`` from ``room[i]`` on, with the weights of the edges in ``sums`` (left alone if it is empty; ones
+    if ``weight`` is) added up in row order, its length to ``widths[i]``, and the weight of the entries inside the
+    group, each edge counted from both its ends, to ``internal[first + i]``.
+    """
+    is_weighted = weight.size > 0
+    for i in prange(widths.size):
+        group = first + i
+        begin = room[i]
+        end = begin
+        inside = 0.0
+        for m in range(group_starts[group], group_starts[group + 1]):
+            for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                other = new_ids[indices[position]]
+                if other == group:
+                    inside += weight[position] if is_weighted else 1.0
+                elif other >= 0:
+                    row[end] = other
+                    end += 1
+        internal[group] = inside
+        row[begin:end].sort()
+        width = 0
+        for position in range(begin, end):
+            if width == 0 or row[position] != row[begin + width - 1]:
+                row[begin + width] = row[position]
+                if sums.size > 0:
+                    sums[begin + width] = 0.0
+                width += 1
+            if sums.size > 0 and not is_weighted:
+                sums[begin + width - 1] += 1.0
+        widths[i] = width
+        if sums.size == 0 or not is_weighted:
+            continue
+        for m in range(group_starts[group], group_starts[group + 1]):
+            for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                other = new_ids[indices[position]]
+                if other >= 0 and other != group:
+                    sums[begin + np.searchsorted(row[begin : begin + width], other)] += weight[position]
 
 
 @kernel(parallel=True)
-def fill_merged(indptr, indices, group_starts, members, new_ids, num_blocks, starts, merged):  # type: ignore[no-untyped-def]
-    """Write the neighbors of each group, ascending, into ``merged`` at ``starts``."""
-    num_groups = group_starts.size - 1
-    for block in prange(num_blocks):
-        seen_by = np.full(num_groups, -1, indices.dtype)
-        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
-            write = starts[group]
-            for i in range(group_starts[group], group_starts[group + 1]):
-                for position in range(indptr[members[i]], indptr[members[i] + 1]):
-                    other = new_ids[indices[position]]
-                    if other >= 0 and other != group and seen_by[other] != group:
-                        seen_by[other] = group
-                        merged[write] = other
-                        write += 1
-            merged[starts[group] : write].sort()
+def copy_rows(room, widths, starts, row, merged):  # type: ignore[no-untyped-def]
+    """Write rows that lie at ``room`` one after the other, at ``starts``, into ``merged``."""
+    for i in prange(widths.size):
+        merged[starts[i] : starts[i] + widths[i]] = row[room[i] : room[i] + widths[i]]
 
 
 @kernel(parallel=True)
-def sum_merged(indptr, indices, weight, group_starts, members, new_ids, num_blocks, starts, merged, sums):  # type: ignore[no-untyped-def]
-    """Add up, for each entry of ``merged``, the weights of the edges between its two groups, in row order."""
-    num_groups = group_starts.size - 1
-    for block in prange(num_blocks):
-        slot = np.empty(num_groups, np.int64)
-        for group in range(block * num_groups // num_blocks, (block + 1) * num_groups // num_blocks):
-            for position in range(starts[group], starts[group + 1]):
-                slot[merged[position]] = position
-            for i in range(group_starts[group], group_starts[group + 1]):
-                for position in range(indptr[members[i]], indptr[members[i] + 1]):
-                    other = new_ids[indices[position]]
-                    if other >= 0 and other != group:
-                        sums[slot[other]] += weight[position] if weight.size > 0 else 1.0
-    # Each edge was added up from both sides, in two orders: the smaller id's side counts for both.
-    for group in prange(num_groups):
+def mirror_sums(starts, merged, sums):  # type: ignore[no-untyped-def]
+    """Let the smaller id's side of each edge count for both: each was added up from both sides, in two orders."""
+    for group in prange(starts.size - 1):
         for position in range(starts[group], starts[group + 1]):
             other = merged[position]
             if other < group:
                 low, high = starts[other], starts[other + 1]
                 sums[position] = sums[low + np.searchsorted(merged[low:high], group)]
-
-
-@kernel(parallel=True)
-def sum_internal(indptr, indices, weight, group_starts, members, new_ids):  # type: ignore[no-untyped-def]
-    """Return the weight of the entries inside each group, each edge counted from both its ends."""
-    sums = np.zeros(group_starts.size - 1)
-    for group in prange(group_starts.size - 1):
-        total = 0.0
-        for i in range(group_starts[group], group_starts[group + 1]):
-            for position in range(indptr[members[i]], indptr[members[i] + 1]):
-                if new_ids[indices[position]] == group:
-                    total += weight[position] if weight.size > 0 else 1.0
-        sums[group] = total
-    return sums

@@ -1,5 +1,7 @@
 """Which node each node ends up in, and the graph that is left (Alg. 1, lines 6 to 13)."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +14,8 @@ from falcon_gnn.resources import require_memory
 Order = Literal["cluster", "global"]
 EdgeWeights = Literal["none", "count", "sum"]
 ORDERS: tuple[str, ...] = get_args(Order)
-_BLOCKS = 8
+_BLOCK_ENTRIES = 1 << 24
+"""Entries of rows that are merged together: scratch of 4 bytes each, 12 with weights."""
 
 
 def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: str) -> IdArray:
@@ -45,36 +48,34 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
     return stands_for
 
 
-def merge_self_weights(
-    indptr: NDArray[np.int64],
-    indices: IntArray,
-    edge_weight: NDArray[np.floating[Any]] | None,
-    self_weight: NDArray[np.floating[Any]] | None,
-    assignment: IdArray,
-    num_groups: int,
-) -> NDArray[np.float64]:
-    """Return the self-weight of groups: their internal edges from both ends, and their members' own.
+@dataclass(frozen=True)
+class MergedEdges:
+    """The adjacency of groups of nodes: one edge where any edge ran between two of them.
 
-    With it and counted edges, Ã of the groups is the original's averaged over them.
-
-    Args:
-        indptr: Row starts, shape ``(N + 1,)``.
-        indices: Neighbors, shape ``(2E,)``.
-        edge_weight: Weights aligned with ``indices``; None for ones.
-        self_weight: Self-weights of the nodes, shape ``(N,)``; None for ones.
-        assignment: Group of each node, -1 for none, shape ``(N,)``.
-        num_groups: Number of groups.
+    Attributes:
+        indptr: Row starts, shape ``(num_groups + 1,)``.
+        indices: Neighbors, ascending in each row, shape ``(2E',)``.
+        edge_weight: What each edge stands for, aligned with ``indices``; None for ``edge_weights="none"``.
+        internal_weight: Weight of the edges inside each group, counted from both their ends, shape ``(num_groups,)``.
     """
-    from falcon_gnn._kernels.contraction import sum_internal
 
-    weight = np.empty(0) if edge_weight is None else edge_weight.astype(np.float64)
-    starts, members = group_members(assignment, num_groups)
-    internal: NDArray[np.float64] = sum_internal(
-        indptr, indices, weight, starts, members, assignment.astype(indices.dtype)
-    )
-    own = np.ones(len(assignment)) if self_weight is None else self_weight.astype(np.float64)
-    inside = assignment >= 0
-    return internal + np.bincount(assignment[inside], own[inside], num_groups)
+    indptr: NDArray[np.int64]
+    indices: IntArray
+    edge_weight: NDArray[np.floating[Any]] | None
+    internal_weight: NDArray[np.float64]
+
+    def self_weights(self, own: NDArray[np.floating[Any]] | None, assignment: IdArray) -> NDArray[np.float64]:
+        """Return the self-weight of groups: their internal edges, and their members' own.
+
+        With it and counted edges, Ã of the groups is the original's averaged over them.
+
+        Args:
+            own: Self-weights of the nodes, shape ``(N,)``; None for ones.
+            assignment: Group of each node, -1 for none, shape ``(N,)``.
+        """
+        weight = np.ones(len(assignment)) if own is None else own.astype(np.float64)
+        inside = assignment >= 0
+        return self.internal_weight + np.bincount(assignment[inside], weight[inside], len(self.internal_weight))
 
 
 def merge_edges(
@@ -84,8 +85,11 @@ def merge_edges(
     assignment: IdArray,
     num_groups: int,
     edge_weights: str,
-) -> tuple[NDArray[np.int64], IntArray, NDArray[np.floating[Any]] | None]:
-    """Return the adjacency of the groups: one edge where any edge ran between two of them.
+) -> MergedEdges:
+    """Return the adjacency of the groups.
+
+    Every row of the input is read once (twice to add up weights), some groups at a time, since how long the rows of
+    the groups become shows only then.
 
     Args:
         indptr: Row starts, shape ``(N + 1,)``.
@@ -95,9 +99,6 @@ def merge_edges(
         num_groups: Number of groups.
         edge_weights: ``"none"``, ``"count"`` (how many edges ran between the two) or ``"sum"`` (of their weights).
 
-    Returns:
-        Row starts, neighbors and weights (None for ``"none"``) of the reduced graph.
-
     Raises:
         BudgetError: If the memory does not suffice.
     """
@@ -105,15 +106,47 @@ def merge_edges(
 
     group_starts, members = group_members(assignment, num_groups)
     new_ids = assignment.astype(indices.dtype)
-    shape = (indptr, indices, group_starts, members, new_ids, _BLOCKS)
-    starts = kernels.count_merged(*shape)
-    entry_bytes = indices.itemsize + (0 if edge_weights == "none" else 8)
-    require_memory(int(starts[-1]) * entry_bytes, f"hold the {int(starts[-1]) // 2:,} edges of the reduced graph")
-    merged = np.empty(starts[-1], indices.dtype)
-    kernels.fill_merged(*shape, starts, merged)
+    is_weighted = edge_weight is not None and edge_weights != "count"
+    weight = edge_weight.astype(np.float64) if is_weighted and edge_weight is not None else np.empty(0)
+    # Where each group's row would start if none of its entries fell together.
+    room = np.concatenate(([0], np.cumsum(np.diff(indptr)[members])))[group_starts]
+    starts, internal = np.zeros(num_groups + 1, np.int64), np.empty(num_groups)
+    merged, sums = np.empty(0, indices.dtype), np.empty(0)
+    for first, stop in _blocks_of(room):
+        own_room, widths = room[first : stop + 1] - room[first], np.empty(stop - first, np.int64)
+        row = np.empty(own_room[-1], indices.dtype)
+        row_sums = np.empty(0 if edge_weights == "none" else len(row))
+        shape = (indptr, indices, weight, group_starts, members, new_ids, first, own_room)
+        kernels.merge_rows(*shape, row, row_sums, widths, internal)
+        starts[first + 1 : stop + 1] = starts[first] + np.cumsum(widths)
+        merged = _append(merged, row, own_room, widths, starts[first : stop + 1])
+        if edge_weights != "none":
+            sums = _append(sums, row_sums, own_room, widths, starts[first : stop + 1])
     if edge_weights == "none":
-        return starts, merged, None
-    weight = np.empty(0) if edge_weight is None or edge_weights == "count" else edge_weight
-    sums = np.zeros(len(merged))
-    kernels.sum_merged(indptr, indices, weight.astype(np.float64), *shape[2:], starts, merged, sums)
-    return starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype)
+        return MergedEdges(starts, merged, None, internal)
+    if is_weighted:
+        kernels.mirror_sums(starts, merged, sums)
+    return MergedEdges(starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype), internal)
+
+
+def _blocks_of(room: IdArray) -> Iterator[tuple[int, int]]:
+    """Yield (first, stop) of groups whose rows, as long as they may become, hold so many entries together."""
+    first = 0
+    while first < len(room) - 1:
+        stop = int(np.searchsorted(room, room[first] + _BLOCK_ENTRIES, side="right")) - 1
+        stop = min(max(stop, first + 1), len(room) - 1)
+        yield first, stop
+        first = stop
+
+
+def _append(whole: NDArray[Any], row: NDArray[Any], room: IdArray, widths: IdArray, starts: IdArray) -> NDArray[Any]:
+    """Return the entries of the groups so far with those of some more, whose rows lie at ``room``."""
+    from falcon_gnn._kernels.contraction import copy_rows
+
+    num_entries = int(starts[-1])
+    added = (num_entries - len(whole)) * whole.itemsize
+    require_memory(added, f"hold {num_entries // 2:,} edges of the reduced graph")
+    # In place where the system can move pages: the old entries are not copied.
+    whole.resize(num_entries, refcheck=False)
+    copy_rows(room, widths, starts, row, whole)
+    return whole

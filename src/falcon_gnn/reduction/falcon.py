@@ -17,7 +17,7 @@ from falcon_gnn.reduction.centrality import Sampling, compute_centrality, rank_n
 from falcon_gnn.reduction.clock import OnStage, StageClock
 from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
-from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors, merge_self_weights, order_removals
+from falcon_gnn.reduction.contraction import MergedEdges, merge_edges, merge_into_neighbors, order_removals
 from falcon_gnn.reduction.matrix import build_matrix
 from falcon_gnn.reduction.report import make_report
 from falcon_gnn.reduction.result import CollapseResult, spread_to_input
@@ -96,16 +96,16 @@ def collapse(
         choice = _choose_neighbors(graph, scope, config, encoding, (own_scores, own_clusters), protected, budget, clock)
     groups = choice.groups
     with clock.stage("contraction"):
-        adjacency = merge_edges(
+        merged = merge_edges(
             scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, str(config.edge_weights)
         )
     with clock.stage("attributes"):
         arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
         if config.groups == "alike" and config.merge != "drop":
-            arrays |= _group_weights(graph, scope, config, groups)
+            arrays |= _group_weights(graph, scope, merged, groups)
         if choice.teacher is not None:
             arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean")
-        reduced = Graph(*adjacency, **drop_empty_masks(arrays))
+        reduced = Graph(merged.indptr, merged.indices, merged.edge_weight, **drop_empty_masks(arrays))
     with clock.stage("report"):
         shown = _shown_options(config, own_scores is not None, own_clusters)
         report = make_report(graph, scope, groups, reduced, encoding, choice.cluster, choice.rank, shown, clock)
@@ -200,16 +200,12 @@ def _choose_alike(
     )  # fmt: skip
 
 
-def _group_weights(graph: Graph, scope: ScopedGraph, config: CollapseConfig, groups: Groups) -> dict[str, Any]:
+def _group_weights(graph: Graph, scope: ScopedGraph, merged: MergedEdges, groups: Groups) -> dict[str, Any]:
     """Return how many nodes each group stands for, and with weighted edges how heavy its self-loop is."""
-    num_groups = len(groups.kept)
     own = None if graph.node_weight is None else graph.node_weight[scope.ids].astype(np.float64)
-    weights = {"node_weight": np.bincount(groups.assignment, own, num_groups).astype(np.float64)}
-    if config.edge_weights != "none":
-        counted = scope.edge_weight if config.edge_weights == "sum" else None
-        weights["self_weight"] = merge_self_weights(
-            scope.indptr, scope.indices, counted, scope.self_weight, groups.assignment, num_groups
-        )
+    weights = {"node_weight": np.bincount(groups.assignment, own, len(groups.kept)).astype(np.float64)}
+    if merged.edge_weight is not None:
+        weights["self_weight"] = merged.self_weights(scope.self_weight, groups.assignment)
     return weights
 
 

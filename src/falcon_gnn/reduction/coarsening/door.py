@@ -97,10 +97,12 @@ def coarsen(
         rank = rank_nodes(round_scores(phi), config.seed)
         groups = _name_groups(scope, coarsening, order, rank)
         num_groups = len(groups.kept)
-        adjacency = merge_edges(
+        merged = merge_edges(
             scope.indptr, scope.indices, scope.edge_weight, groups.assignment, num_groups, str(pooling.edge_weights)
         )
-        reduced = Graph(*adjacency, **drop_empty_masks(group_arrays(graph, groups, encoding)))
+        reduced = Graph(
+            merged.indptr, merged.indices, merged.edge_weight, **drop_empty_masks(group_arrays(graph, groups, encoding))
+        )
     with clock.stage("report"):
         component = np.empty(len(order), np.int64)
         component[order] = sorted_graph.component

@@ -77,11 +77,13 @@ class ComponentGraph:
 
     def merge(self, assignment: IdArray, num_groups: int) -> "ComponentGraph":
         """Return the graph of groups of nodes, weights summed; groups are numbered in the order of components."""
-        indptr, indices, weight = merge_edges(self.indptr, self.indices, self.weight, assignment, num_groups, "sum")
-        assert weight is not None
+        merged = merge_edges(self.indptr, self.indices, self.weight, assignment, num_groups, "sum")
+        assert merged.edge_weight is not None
         component = np.empty(num_groups, np.int64)
         component[assignment] = self.component
-        return ComponentGraph(indptr, indices, weight.astype(np.float64, copy=False), component)
+        return ComponentGraph(
+            merged.indptr, merged.indices, merged.edge_weight.astype(np.float64, copy=False), component
+        )
 
 
 def sort_components(
