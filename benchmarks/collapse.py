@@ -34,7 +34,7 @@ NODE_BUDGET = 15_000
 NUM_CLUSTERS = 100
 NUM_SAMPLES = 100
 CLOSENESS_SOURCES = 500
-SECTIONS = ("speed", "flickr", "memory", "start", "labels")
+SECTIONS = ("speed", "alike", "flickr", "memory", "start", "labels")
 PLANETOID = ("cora", "citeseer", "pubmed")
 STAGES = ("centrality", "clustering", "selection", "contraction")
 MEMORY_CASES = (
@@ -167,6 +167,28 @@ def speed_section(keep: Keep, centralities: Sequence[str], repeat: int) -> Itera
 def _row(name: str, stage: str, theirs: float, ours: float) -> str:
     extrapolated = " (extrapolated)" if name == "closeness" and stage in ("centrality", "**whole**") else ""
     return f"| {name} | {stage} | {theirs:.3g}{extrapolated} | {ours:.3g} | {theirs / ours:.3g} |"
+
+
+def alike_section(keep: Keep, repeat: int) -> Iterator[str]:
+    """Yield the seconds of groups of alike nodes on the same graph, beside Algorithm 1 by degree, in turns."""
+    import falcon_gnn as fg
+
+    graph = load("ppi")
+    neighbors = config_for("degree", graph.num_nodes)
+    alike = fg.CollapseConfig(NODE_BUDGET, num_clusters=NUM_CLUSTERS, groups="alike")
+    runs: dict[str, list[dict[str, float]]] = {"neighbors": [], "alike": []}
+    for _ in range(repeat + 1):
+        for groups, config in (("neighbors", neighbors), ("alike", alike)):
+            start = perf_counter()
+            seconds = fg.collapse(graph, config).report.seconds
+            runs[groups].append({**seconds, "whole": perf_counter() - start})
+    yield "| groups | seconds | of it |"
+    yield "|---|---:|---|"
+    for groups, (_, *timed) in runs.items():
+        medians = {stage: statistics.median(run[stage] for run in timed) for stage in timed[0]}
+        keep({"groups": groups, "num_kept": NODE_BUDGET, "seconds": medians, "num_runs": repeat})
+        parts = ", ".join(f"{stage} {value:.2f}" for stage, value in medians.items() if stage != "whole")
+        yield f"| {groups} | {medians['whole']:.2f} | {parts} |"
 
 
 def flickr_section(keep: Keep, repeat: int) -> Iterator[str]:
@@ -314,6 +336,7 @@ def main() -> None:
         return
     sections: dict[str, Callable[[Keep], Iterator[str]]] = {
         "speed": lambda keep: speed_section(keep, options.centralities, options.repeat),
+        "alike": lambda keep: alike_section(keep, options.repeat),
         "flickr": lambda keep: flickr_section(keep, options.repeat),
         "memory": memory_section,
         "start": start_section,

@@ -111,7 +111,8 @@ def gcn_cases(table: str, hidden: int, *, concat_self: bool) -> Iterator[Case]:
     model = ModelConfig("gcn", hidden, 3, 0.2, batch_norm=True, concat_self=concat_self)
     for columns in (1, hidden // 64, hidden // 32):
         yield Case(table, TrainConfig(model, column_blocks=columns))
-    yield Case(table, TrainConfig(replace(model, bits=2)))
+    for columns in (1, hidden // 64):
+        yield Case(table, TrainConfig(replace(model, bits=2), column_blocks=columns))
 
 
 def data_graph() -> Graph | None:

@@ -6,7 +6,6 @@ from scipy.sparse import csr_array
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
-from falcon_gnn.training import inference
 from falcon_gnn.training.batches import to_tensor
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.hops import hop_features
@@ -108,14 +107,12 @@ def test_no_node_wanted_gives_no_row(graph):
 
 
 @pytest.mark.parametrize(("name", "blocks"), [("gcn", 4), ("sign", 2), ("sign-original", 2)])
-def test_no_matrix_of_the_hidden_size_exists(monkeypatch, make_graph, name, blocks):
-    """The widest layer decides the pieces: 60 nodes in pieces of 8 rows or 32 columns."""
-    monkeypatch.setattr(inference, "_CHUNK_VALUES", 8 * 1024)
-    monkeypatch.setattr(inference, "_BLOCK_VALUES", 32 * 60)
+def test_no_matrix_of_the_hidden_size_exists(make_graph, name, blocks):
+    """The widest layer decides the pieces: 60 nodes in pieces of 4 rows or 96 columns."""
     graph = make_graph()
     config = ModelConfig(model=name, hidden_channels=1024, num_layers=3, num_hops=0)
     model = build_model(config, 5, 3)
-    scorer = make_scorer(config, graph, None, InferenceSettings(torch.device("cpu")))
+    scorer = make_scorer(config, graph, None, InferenceSettings(torch.device("cpu"), piece_bytes=4 * 4 * 1024))
     peak = measure_peak(lambda: scorer.outputs(model), known=lambda: tensors_within(model))
     weights = sum(parameter.nbytes for parameter in model.parameters())
-    assert peak.total - weights < blocks * (8 * 1024 + 32 * 60) * 4 + 60 * 1000
+    assert peak.total - weights < blocks * (4 * 1024 + 96 * 60) * 4 + 60 * 1000

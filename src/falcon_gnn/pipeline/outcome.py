@@ -161,7 +161,8 @@ class RunOutcome(ReductionOutcome):
         }
         if self.plan is not None:
             estimate = self.plan.estimate
-            record["plan"] = {**asdict(estimate), "total": estimate.total, "budget": self.plan.memory_bytes}
+            sums = {"total": estimate.total, "evaluation": self.plan.evaluation_bytes, "budget": self.plan.memory_bytes}
+            record["plan"] = asdict(estimate) | sums
         plain: dict[str, Any] = plain_values(record)
         return {**super().to_dict(), **plain}
 

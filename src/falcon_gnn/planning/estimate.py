@@ -1,8 +1,10 @@
 """What a training step needs, by prediction: no data, no device."""
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 from falcon_gnn.training.config import TrainConfig
+from falcon_gnn.training.evaluation_shapes import EvaluationShape, predict_evaluation
 from falcon_gnn.training.memory import MemoryPeak
 from falcon_gnn.training.partition import BatchSize
 from falcon_gnn.training.shapes import GraphShape, largest_batch, predict_step, trains_on_cuda
@@ -50,6 +52,7 @@ def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
     return estimate_batch(shape, largest_batch(shape, config), config)
 
 
+@lru_cache(maxsize=1_024)
 def estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryEstimate:
     """Return the predicted peak of a training step on a batch of a graph."""
     peak: MemoryPeak = predict_step(shape, batch, config)
@@ -57,6 +60,18 @@ def estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> 
         weights=peak.parameters, gradients=peak.gradients, optimizer=peak.optimizer, activations=peak.activations,
         inputs=peak.inputs, temporaries=peak.temporaries + workspace_bytes(config),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1_024)
+def estimate_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
+    """Return the predicted peak of an evaluation between two epochs, in bytes; 0 where it is not predicted.
+
+    Args:
+        shape: What is scored.
+        config: The model and how it is trained.
+    """
+    found = predict_evaluation(shape, config)
+    return found + workspace_bytes(config) if found else 0
 
 
 def workspace_bytes(config: TrainConfig) -> int:

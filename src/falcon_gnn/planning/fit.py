@@ -12,18 +12,26 @@ from falcon_gnn.checks import check_kind
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.planning.budget_text import Prefer, device_memory, parse_memory
-from falcon_gnn.planning.estimate import MemoryEstimate, estimate_batch, estimate_memory, workspace_bytes
+from falcon_gnn.planning.estimate import (
+    MemoryEstimate,
+    estimate_batch,
+    estimate_evaluation,
+    estimate_memory,
+    workspace_bytes,
+)
 from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import format_bytes
-from falcon_gnn.training.config import ModelName, TrainConfig
+from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.evaluation_shapes import EvaluationShape, evaluation_of_graph
 from falcon_gnn.training.shapes import GraphShape, row_batch, shape_of_graph
 
 FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
 _FEWEST_PART_BATCHES = 10
+_SMALLEST_PIECE_BYTES = 16 * 2**20 // 4**6
 _FEWEST_BITS = 2
 _TABLE_CLOSENESS = 0.005
 """Share of a budget that a plan for comparison may leave: each prediction of a large step takes a second."""
@@ -44,6 +52,7 @@ class MemoryPlan:
         num_edges: Edges expected among the kept nodes.
         training: The configuration with batches, micro-batches, blocks and bits chosen.
         estimate: The predicted peak of its training step.
+        evaluation_bytes: The predicted peak of an evaluation on the original graph; 0 where it is not predicted.
         relative_time: Predicted time of an epoch in that of the whole graph without pieces and bits, from the products
             of matrices and the codec.
     """
@@ -55,6 +64,12 @@ class MemoryPlan:
     training: TrainConfig
     estimate: MemoryEstimate
     relative_time: float
+    evaluation_bytes: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The predicted peak of the training, whichever phase it is in."""
+        return max(self.estimate.total, self.evaluation_bytes)
 
     @property
     def needs_collapse(self) -> bool:
@@ -63,7 +78,7 @@ class MemoryPlan:
 
     def describe(self) -> str:
         """Return one sentence for the user."""
-        peak = f"predicted peak {format_bytes(self.estimate.total)} of {format_bytes(self.memory_bytes)}"
+        peak = f"predicted peak {format_bytes(self.peak_bytes)} of {format_bytes(self.memory_bytes)}"
         batches = self.describe_batches()
         if not self.needs_collapse:
             return f"All {self.num_nodes:,} nodes fit in {batches} ({peak}); nothing needs to be collapsed."
@@ -91,8 +106,8 @@ def fit_budget(
     """Return the fastest training of all nodes that fits a memory budget, or of as many as fit, by prediction.
 
     What changes no number comes first: micro-batches of rows, blocks of columns (:mod:`falcon_gnn.planning.ways`).
-    Then, for a GCN without bits, activations at 2 bits; then, for the SIGN models, more and smaller batches of at least
-    1,024 rows; then nodes are given up.
+    Then, for a GCN without bits, activations at 2 bits, whole and by columns; then, for the SIGN models, more and
+    smaller batches of at least 1,024 rows; then nodes are given up.
 
     Args:
         graph: The original graph.
@@ -109,29 +124,41 @@ def fit_budget(
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
-    return fit_shape(whole, config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
+    scored = evaluation_of_graph(graph, shape_of_graph(graph, replace(config, model=_without_parts(config)), graph))
+    return fit_shape(whole, config, budget, scored, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
 def fit_shape(
     whole: GraphShape,
     config: TrainConfig,
     budget: int,
+    scored: EvaluationShape | None = None,
     *,
     choose_batches: bool = True,
     prefer: Prefer = "nodes",
     closeness: float = 0.0,
 ) -> MemoryPlan:
-    """Return the training of a graph, given by its shape, whose step fits ``budget`` bytes.
+    """Return the training of a graph, given by its shape, whose step fits ``budget`` bytes, and its evaluations.
 
-    Arguments and errors as in :func:`fit_budget`.
+    Other arguments and errors as in :func:`fit_budget`.
+
+    Args:
+        whole: What may be trained on.
+        config: The model and how it is trained.
+        budget: Bytes.
+        scored: The original graph, on which the model is scored; None for steps alone.
+        choose_batches: Whether the number of batches of a SIGN model may be raised.
+        prefer: What is given up first.
+        closeness: Share of the budget that may be left.
     """
+    config = _fit_evaluation(config, budget, scored)
     if prefer == "nodes":
         chosen, leanest = _fit_whole(whole, config, budget)
         if chosen is not None:
-            return _plan(whole, chosen, budget, whole.num_nodes)
+            return _plan(whole, chosen, budget, whole.num_nodes, scored)
         config = leanest
     if config.trains_on_rows:
-        return _fit_rows(whole, config, budget, choose_batches=choose_batches)
+        return _fit_rows(whole, config, budget, scored, choose_batches=choose_batches)
 
     @cache
     def peak(num_nodes: int) -> int:
@@ -140,7 +167,32 @@ def fit_shape(
     largest = _largest_fitting(peak, _fewest_nodes(config), whole.num_nodes, budget, closeness)
     if largest == 0:
         raise _floor_error(whole, config, budget)
-    return _plan(whole, config, budget, largest)
+    return _plan(whole, config, budget, largest, scored)
+
+
+def _without_parts(config: TrainConfig) -> ModelConfig:
+    """Return the model as it is scored: the models of parts as the full-batch GCN that they approximate."""
+    return replace(config.model, model="gcn", num_parts=None) if config.model.uses_parts else config.model
+
+
+def _fit_evaluation(config: TrainConfig, budget: int, scored: EvaluationShape | None) -> TrainConfig:
+    """Return the configuration with pieces of an evaluation that fit: of 16 MiB, a quarter, and so on.
+
+    Raises:
+        BudgetError: If the smallest do not fit; no collapse makes an evaluation smaller.
+    """
+    if scored is None:
+        return config
+    while (needed := estimate_evaluation(scored, config)) > budget:
+        if config.eval_piece_bytes <= _SMALLEST_PIECE_BYTES:
+            msg = (
+                f"memory must be at least {format_bytes(needed, round_up=True)} to score the model on the original "
+                f"graph ({scored.graph.num_nodes:,} nodes) between epochs, got {format_bytes(budget)}. A collapse does "
+                "not make that smaller. Raise the memory, or lower hidden_channels."
+            )
+            raise BudgetError(msg)
+        config = replace(config, eval_piece_bytes=config.eval_piece_bytes // 4)
+    return config
 
 
 def _fit_whole(whole: GraphShape, config: TrainConfig, budget: int) -> tuple[TrainConfig | None, TrainConfig]:
@@ -150,18 +202,47 @@ def _fit_whole(whole: GraphShape, config: TrainConfig, budget: int) -> tuple[Tra
     def peak(way: TrainConfig) -> int:
         return estimate_memory(whole, way).total
 
-    least = config
-    for family in ([config], *exact_ways(whole, config)):
-        least = family[-1]
-        if peak(least) <= budget:
-            place = bisect_left(family, True, key=lambda way: peak(way) <= budget)
-            return family[place], least
+    families = _families(whole, config)
     if config.model.bits is None and not config.model.uses_hop_features and config.train_on == "graph":
         coded = replace(config, model=replace(config.model, bits=_FEWEST_BITS), column_blocks=1)
-        if peak(coded) <= budget:
-            return coded, least
-        least = min(coded, least, key=peak)
-    return None, least
+        families += _families(whole, coded)
+    for family in families:
+        # The unsplit step, whose prediction takes longest, is looked at only where the next leaner fits.
+        if len(family) > 1 and peak(family[1]) > budget:
+            if peak(family[-1]) > budget:
+                continue
+            return _first_fitting(family, peak, budget), family[-1]
+        for way in family[:2]:
+            if peak(way) <= budget:
+                return way, family[-1]
+    return None, min((family[-1] for family in families), key=peak)
+
+
+def _first_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], int], budget: int) -> TrainConfig:
+    """Return the first way that fits; the second does not, and the last does."""
+
+    def share(way: TrainConfig) -> float:
+        return 1 / max(way.micro_batches, way.column_blocks)
+
+    too_large, fits = 1, len(family) - 1
+    while fits - too_large > 1:
+        large, small = family[too_large], family[fits]
+        # The peak is nearly linear in the share of the matrix that a piece is.
+        left = (budget - peak(small)) / (peak(large) - peak(small))
+        wanted = share(small) + left * (share(large) - share(small))
+        guess = bisect_left(family, -wanted, key=lambda way: -share(way))
+        guess = min(max(guess, too_large + 1), fits - 1)
+        if peak(family[guess]) <= budget:
+            fits = guess
+        else:
+            too_large = guess
+    return family[fits]
+
+
+def _families(whole: GraphShape, config: TrainConfig) -> list[list[TrainConfig]]:
+    """Return the ways of a configuration; the first family begins with the unsplit step."""
+    first, *others = exact_ways(whole, config) or [[]]
+    return [[config, *first], *others]
 
 
 def plan_models(
@@ -245,7 +326,9 @@ def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | N
     return found, min(smaller, reduced.num_nodes - 1)
 
 
-def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_batches: bool) -> MemoryPlan:
+def _fit_rows(
+    whole: GraphShape, config: TrainConfig, budget: int, scored: EvaluationShape | None, *, choose_batches: bool
+) -> MemoryPlan:
     """Fit a SIGN model, whose step depends on the rows of a batch only."""
 
     @cache
@@ -261,14 +344,17 @@ def _fit_rows(whole: GraphShape, config: TrainConfig, budget: int, *, choose_bat
         fewest_rows = min(FEWEST_BATCH_ROWS, rows)
         num_batches = max(num_batches, min(ceil(num_nodes / rows), num_nodes // fewest_rows))
     chosen = replace(config, num_batches=num_batches)
-    return _plan(whole, chosen, budget, min(num_nodes, rows * num_batches))
+    return _plan(whole, chosen, budget, min(num_nodes, rows * num_batches), scored)
 
 
-def _plan(whole: GraphShape, config: TrainConfig, budget: int, node_budget: int) -> MemoryPlan:
+def _plan(
+    whole: GraphShape, config: TrainConfig, budget: int, node_budget: int, scored: EvaluationShape | None
+) -> MemoryPlan:
     kept = whole.with_nodes(node_budget)
     estimate = estimate_memory(kept, config)
     time = relative_time(kept, config) * node_budget / whole.num_nodes
-    return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate, time)
+    evaluation = 0 if scored is None else estimate_evaluation(scored, config)
+    return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate, time, evaluation)
 
 
 def _fewest_nodes(config: TrainConfig) -> int:

@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 from math import ceil
 
 from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.training.coded_columns import BLOCKS_TOGETHER
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.shapes import GraphShape
 
@@ -14,10 +15,12 @@ CODEC_TIME = 1.2
 COLUMN_TIME = 1.3
 """Time of a step by blocks of columns in that of the unsplit one: narrow products, measured likewise at 64 columns."""
 _COLUMN_STEP = 8
+_FEWEST_CODED_COLUMNS = 32
+"""Narrower blocks of a compressed model cost more than they save: each makes all gradients of the last layer again."""
 
 
 def exact_ways(shape: GraphShape, config: TrainConfig) -> list[list[TrainConfig]]:
-    """Return ways of taking the configured step that change no number, besides the unsplit one.
+    """Return ways of taking the configured step that change no number but the draws of codes, besides the unsplit one.
 
     Args:
         shape: What is trained on.
@@ -35,10 +38,11 @@ def exact_ways(shape: GraphShape, config: TrainConfig) -> list[list[TrainConfig]
         counts = sorted({ceil(num_blocks / blocks) for blocks in range(1, num_blocks)})
         kept = (True, False) if config.model.batch_norm and config.model.num_layers > 1 else (True,)
         return [[replace(config, micro_batches=n, keep_matrix=keep) for n in counts] for keep in kept if counts]
-    if config.model.model == "gas" or config.model.bits is not None or config.model.num_layers == 1:
+    if config.model.model == "gas" or config.model.num_layers == 1:
         return []
     width = config.model.hidden_channels
-    blocks = sorted({ceil(width / columns) for columns in range(_COLUMN_STEP, width, _COLUMN_STEP)})
+    fewest = _COLUMN_STEP if config.model.bits is None else _FEWEST_CODED_COLUMNS
+    blocks = sorted({ceil(width / columns) for columns in range(fewest, width, _COLUMN_STEP)})
     return [[replace(config, column_blocks=n) for n in blocks]] if blocks else []
 
 
@@ -55,7 +59,7 @@ def relative_time(shape: GraphShape, config: TrainConfig) -> float:
     if config.trains_on_rows and config.micro_batches > 1 and config.model.batch_norm:
         spent = _swept_products(layers, keeps=config.keep_matrix)
     elif config.column_blocks > 1:
-        spent = (plain + layers[0]) * COLUMN_TIME
+        spent = (plain + _repeated_products(layers, config)) * COLUMN_TIME
     return spent / plain * (CODEC_TIME if config.model.bits is not None else 1.0)
 
 
@@ -71,6 +75,14 @@ def _layer_products(shape: GraphShape, config: TrainConfig) -> list[int]:
         return [num_inputs * width, wide * widths[2], *(a * b for a, b in pairwise(widths))]
     factor = 2 if model.concat_self else 1
     return [factor * a * b for a, b in pairwise(widths)]
+
+
+def _repeated_products(layers: Sequence[int], config: TrainConfig) -> int:
+    """Return the multiplications per node that a step by columns repeats (:mod:`falcon_gnn.training.coded_columns`)."""
+    if config.model.bits is None or config.model.num_layers == 2:
+        return layers[0]
+    times_read = ceil(config.column_blocks / BLOCKS_TOGETHER)
+    return (times_read + 1) * layers[0] + config.column_blocks * layers[-1]
 
 
 def _swept_products(layers: Sequence[int], *, keeps: bool) -> int:

@@ -84,7 +84,7 @@ def plans_table(plans: "Mapping[str, Any]", memory: str) -> "Table":
             continue
         estimate = plan.estimate
         trained = estimate.weights + estimate.gradients + estimate.optimizer
-        sizes = [estimate.total, trained, *(getattr(estimate, kind) for kind in _SHORT_KINDS.values())]
+        sizes = [plan.peak_bytes, trained, *(getattr(estimate, kind) for kind in _SHORT_KINDS.values())]
         nodes = f"{plan.node_budget:,}" if plan.needs_collapse else "all"
         bits = str(plan.training.model.bits or 32)
         training = plan.training

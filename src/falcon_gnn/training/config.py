@@ -19,6 +19,10 @@ _ROW_MODELS = ("sign", "qsign", "sign-original")
 _PART_MODELS = ("cluster-gcn", "gas")
 
 
+DEFAULT_PIECE_BYTES = 16 * 2**20
+"""Bytes of the widest layer that an evaluation computes together."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """A model and its sizes.
@@ -102,10 +106,13 @@ class TrainConfig:
             move as without them, to rounding. Those of a row model are blocks of 256 rows, which batch norm goes
             through several times; those of ``cluster-gcn`` and ``gas`` are batches whose gradients are added up before
             a step, each with its own neighbors and moments.
-        column_blocks: Blocks of columns in which the hidden layers of a full-precision ``gcn`` or ``cluster-gcn`` are
-            gone through, for less memory, >= 1: exact to rounding, one matrix kept per hidden layer but the first.
+        column_blocks: Blocks of columns in which the hidden layers of a ``gcn`` or ``cluster-gcn`` are gone through,
+            for less memory, >= 1: exact to rounding, one matrix kept per hidden layer but the first. With ``bits``
+            that matrix is compressed, and in a model of three layers no hidden layer ever exists as a whole.
         keep_matrix: Whether one hidden matrix of the batch is kept between the sweeps that batch norm needs: measured
             on 4,491 x 1,024, it makes a step shorter and 17.5 MiB larger.
+        eval_piece_bytes: Bytes of the widest layer that are computed together in an evaluation, >= 1,024: smaller
+            pieces need less memory and more time. A memory budget makes them as small as it must.
         patience: Evaluations without a better validation score before training stops, >= 1; with none it never does.
         eval_every: Epochs between two evaluations, >= 1.
         seed: Draws weights, dropout, batches, METIS parts and stochastic rounding.
@@ -133,6 +140,7 @@ class TrainConfig:
     micro_batches: int = 1
     column_blocks: int = 1
     keep_matrix: bool = True
+    eval_piece_bytes: int = DEFAULT_PIECE_BYTES
     patience: int | None = 50
     eval_every: int = 1
     seed: int = 0
@@ -169,6 +177,7 @@ class TrainConfig:
         for name in ("deterministic", "keep_matrix", "measure_memory", "normalize_hops"):
             check_flag(name, getattr(self, name))
         check_whole("seed", self.seed, 0)
+        check_whole("eval_piece_bytes", self.eval_piece_bytes, 1_024)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
         check_choice("task", self.task, (*get_args(Task), None))
@@ -185,11 +194,11 @@ class TrainConfig:
             raise OptionError(msg)
         if self.micro_batches > 1 and self.model.model == "gcn":
             self._check_gcn_pieces()
-        has_columns = self.model.model in ("gcn", "cluster-gcn") and self.train_on == "graph" and not self.model.bits
+        has_columns = self.model.model in ("gcn", "cluster-gcn") and self.train_on == "graph"
         if self.column_blocks > 1 and not has_columns:
             msg = (
-                f"column_blocks must be 1 here, got {self.column_blocks}: model='gcn' on the graph and 'cluster-gcn', "
-                "without bits, go through their hidden layers by columns. Leave it out; rows take micro_batches."
+                f"column_blocks must be 1 here, got {self.column_blocks}: model='gcn' on the graph and 'cluster-gcn' "
+                "go through their hidden layers by columns. Leave it out; rows take micro_batches."
             )
             raise OptionError(msg)
         parts = self.model.num_parts

@@ -16,18 +16,16 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.chunks import row_chunks
 from falcon_gnn.training.batches import to_tensor
-from falcon_gnn.training.config import ModelConfig
-from falcon_gnn.training.hops import aggregate, float_features, hop_features, require_features
-from falcon_gnn.training.models import GCN, GCNLayer, OriginalSIGN
+from falcon_gnn.training.config import DEFAULT_PIECE_BYTES, ModelConfig
+from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features, hop_features, require_features
+from falcon_gnn.training.models import GCN, Features, GCNLayer, OriginalSIGN
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_CHUNK_VALUES = 1 << 22
-"""Values of a layer that are computed together, 16 MiB."""
-_BLOCK_VALUES, _FEWEST_COLUMNS = 6 << 20, 32
-"""Values of a block of columns, 24 MiB, unless it would have fewer columns than this."""
+_FEWEST_COLUMNS, _ALIGNED_COLUMNS = 32, 8
+"""Columns of a block are a multiple of the first, or where a piece has not so many, of the second."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,13 @@ class InferenceSettings:
         device: Device the model is on.
         chunk_rows: Nodes per piece, >= 1; None for as many as fit 16 MiB of the widest layer.
         normalize_hops: As in ``TrainConfig``.
+        piece_bytes: Bytes of the widest layer that are computed together; a block of columns has half as many more.
     """
 
     device: torch.device
     chunk_rows: int | None = None
     normalize_hops: bool = False
+    piece_bytes: int = DEFAULT_PIECE_BYTES
 
 
 def predict(
@@ -107,7 +107,7 @@ class RowScorer:
     def _pieces(self, model: nn.Module) -> Iterator[tuple[slice, Tensor]]:
         num_rows = len(self.features)
         widest = max(max(parameter.shape) for parameter in model.parameters())
-        for rows in _chunks(num_rows, widest, self.settings):
+        for rows in chunks_of(num_rows, widest, self.settings):
             block = torch.from_numpy(np.asarray(self.features[rows], dtype=np.float32))
             yield rows, model(block.to(self.settings.device))
 
@@ -175,7 +175,7 @@ class GraphScorer:
     def _hidden_blocks(self, model: GCN, index: int, hidden: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
         """Yield hidden layer ``index`` by blocks of columns, made of the one below; none of them is held here."""
         matrix, _ = self.levels[index - 1]
-        for columns in _column_blocks(model.config.hidden_channels, max(matrix.shape), self.settings):
+        for columns in self._column_blocks(model.config.hidden_channels, max(matrix.shape)):
             read = _Products(model.layer(index), matrix.shape[1], columns)
             self._read(model, hidden, read)
             yield columns, self._aggregate(model, index, read, columns)
@@ -185,11 +185,24 @@ class GraphScorer:
         """Yield what the first layer makes of the features of the nodes that the wanted ones depend on, by rows."""
         device, layer = self.settings.device, model.layer(0)
         widest = max(layer.weight.shape)
-        for rows in _chunks(self.aggregated.shape[0], widest, self.settings):
-            own = None if self.features is None else to_tensor(self.features[rows], for_training=False).to(device)
-            read = to_tensor(self.aggregated[rows], for_training=False).to(device)
+        for rows in self._chunks(self.aggregated.shape[0], widest):
+            own = None if self.features is None else self._read_features(self.features, rows).to(device)
+            read = self._read_features(self.aggregated, rows).to(device)
             output = layer.transform_input(read, own)
             yield rows, output if model.config.num_layers == 1 else model.activate(0, output)
+
+    def _chunks(self, num_rows: int, width: int) -> Iterator[slice]:
+        return chunks_of(num_rows, width, self.settings)
+
+    def _column_blocks(self, width: int, num_rows: int) -> Iterator[slice]:
+        columns = self.settings.piece_bytes * 3 // 8 // max(num_rows, 1)
+        aligned = _FEWEST_COLUMNS if columns >= _FEWEST_COLUMNS else _ALIGNED_COLUMNS
+        step = max(columns // aligned, 1) * aligned
+        for start in range(0, width, step):
+            yield slice(start, min(start + step, width))
+
+    def _read_features(self, features: FeatureMatrix, rows: slice) -> Features:
+        return to_tensor(features[rows], for_training=False)
 
     def _read(self, model: GCN, hidden: Tensor | None, products: "_Products") -> None:
         """Multiply a hidden layer, the first one where there is none at hand, with the weights above it."""
@@ -197,7 +210,7 @@ class GraphScorer:
             for rows, piece in self._first_rows(model):
                 products.put(piece, rows)
             return
-        for rows in _chunks(len(hidden), hidden.shape[1], self.settings):
+        for rows in self._chunks(len(hidden), hidden.shape[1]):
             products.put(hidden[rows].to(self.settings.device), rows)
 
     def _aggregate(self, model: GCN, index: int, products: "_Products", columns: slice = slice(None)) -> Tensor:
@@ -222,7 +235,7 @@ class GraphScorer:
         """Yield rows of a layer that are aggregated together; all of them where all lie in host memory anyway."""
         if self.settings.chunk_rows is None and self.settings.device.type == "cpu":
             return iter([slice(0, num_rows)])
-        return _chunks(num_rows, width, self.settings)
+        return self._chunks(num_rows, width)
 
     def _cut(self, level: int, rows: slice) -> tuple[SparseMatrix, Tensor | None]:
         """Return rows of Ã and the columns that they touch, None for all; a layer in one piece stays on the device."""
@@ -305,16 +318,11 @@ def _collect(pieces: Iterator[tuple[slice, Tensor]], num_rows: int) -> Tensor:
     return result
 
 
-def _chunks(num_rows: int, width: int, settings: InferenceSettings) -> Iterator[slice]:
-    step = settings.chunk_rows or max(1, _CHUNK_VALUES // width)
+def chunks_of(num_rows: int, width: int, settings: InferenceSettings) -> Iterator[slice]:
+    """Yield the ranges of rows that are computed together, ``width`` being that of the widest layer."""
+    step = settings.chunk_rows or max(1, settings.piece_bytes // 4 // width)
     for start in range(0, max(num_rows, 1), step):
         yield slice(start, min(start + step, num_rows))
-
-
-def _column_blocks(width: int, num_rows: int, settings: InferenceSettings) -> Iterator[slice]:
-    step = max(1, _BLOCK_VALUES // max(num_rows, 1) // _FEWEST_COLUMNS) * _FEWEST_COLUMNS
-    for start in range(0, width, step):
-        yield slice(start, min(start + step, width))
 
 
 def _check_width(model: nn.Module, width: int) -> None:

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
@@ -170,16 +170,15 @@ def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Me
     with FakeTensorMode(), torch.random.fork_rng([]):
         model = build_model(config.model, graph.num_features, graph.num_outputs).train()
         optimizer = make_optimizer(model, config)
-        first, inputs = (_fake_batch(graph, size, config) for size in (_smallest_batch(batch), batch))
-
+        inputs = _fake_batch(graph, batch, config)
         pieces = replace(pieces_of(config), walked=_PREDICTED_PIECES)
 
-        def step(batch: Batch) -> None:
-            training_step(model, optimizer, [batch] * min(2, group_size(config)), config.precision, pieces)
+        def step() -> None:
+            training_step(model, optimizer, [inputs] * min(2, group_size(config)), config.precision, pieces)
 
         peak = measure_peak(
-            partial(step, inputs),
-            warm_up=partial(step, first),
+            step,
+            warm_up=partial(_start_optimizer, model, optimizer),
             known=lambda: tensors_within([model, optimizer.state_dict(), inputs]),
         )
     on_host = _host_bytes(inputs) if trains_on_cuda(config) else 0
@@ -199,9 +198,12 @@ def _host_bytes(batch: Batch) -> int:
     return sum(tensor.nbytes for tensor in (*inputs.histories.levels, inputs.node_ids, inputs.halo_ids))
 
 
-def _smallest_batch(batch: BatchSize) -> BatchSize:
-    """Return the batch of two nodes: what a first step leaves behind does not depend on the batch."""
-    return BatchSize(2, 2, 2, min(1, batch.halo_nodes), min(1, batch.halo_entries))
+def _start_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Let the optimizer make its state: all that a first step leaves behind."""
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def _num_stored(features: object) -> int | None:
@@ -218,17 +220,17 @@ def _fake_batch(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Bat
     def features(entries: int | None, share: int) -> Features:
         if entries is None:
             return torch.empty(batch.num_nodes, graph.num_features)
-        return _fake_sparse(batch.num_nodes, graph.num_features, share, with_transpose=True)
+        return fake_sparse(batch.num_nodes, graph.num_features, share, with_transpose=True)
 
     inputs = GraphInput(
-        _fake_sparse(batch.num_nodes, batch.num_nodes, batch.num_entries),
+        fake_sparse(batch.num_nodes, batch.num_nodes, batch.num_entries),
         features(graph.input_entries, batch.input_entries),
         features(graph.feature_entries, batch.feature_entries) if model.concat_self else None,
     )
     rows = None if batch.num_targets == batch.num_nodes else torch.empty(batch.num_targets, dtype=torch.int64)
     if model.model != "gas":
         return GraphBatch(inputs, targets, rows)
-    halo = _fake_sparse(batch.num_nodes, batch.halo_nodes, batch.halo_entries)
+    halo = fake_sparse(batch.num_nodes, batch.halo_nodes, batch.halo_entries)
     ids, halo_ids = (torch.empty(size, dtype=torch.int64) for size in (batch.num_nodes, batch.halo_nodes))
     histories = Histories(graph.num_nodes, model.hidden_channels, model.num_layers - 1)
     return HistoryBatch(HistoryInput(inputs, halo, ids, halo_ids, histories), targets, rows)
@@ -240,7 +242,8 @@ def _fake_targets(graph: GraphShape, num_targets: int) -> Targets:
     return Targets(torch.empty(num_targets, graph.num_outputs), graph.task)
 
 
-def _fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_transpose: bool = False) -> SparseMatrix:
+def fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_transpose: bool = False) -> SparseMatrix:
+    """Return a matrix of the right sizes; to be called under a fake tensor mode."""
     ids = torch.int32 if num_entries < _SPARSE_INDEX_BYTES_LIMIT else torch.int64
 
     def empty(size: int, dtype: torch.dtype) -> Tensor:
@@ -251,5 +254,5 @@ def _fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_tran
         empty(num_entries, ids),
         empty(num_entries, torch.float32),
         num_columns,
-        _fake_sparse(num_columns, num_rows, num_entries) if with_transpose else None,
+        fake_sparse(num_columns, num_rows, num_entries) if with_transpose else None,
     )

@@ -84,14 +84,12 @@ class Judge:
         graph: The graph, with labels.
         node_ids: The nodes, shape ``(n,)``.
         spec: What the model is.
-        device: Where it is.
+        settings: Where and in what pieces.
     """
 
-    def __init__(self, graph: Graph, node_ids: NDArray[np.int64], spec: ModelSpec, device: torch.device) -> None:
+    def __init__(self, graph: Graph, node_ids: NDArray[np.int64], spec: ModelSpec, settings: InferenceSettings) -> None:
         self.labels, self.spec = require_labels(graph)[node_ids], spec
-        self.scorer = make_scorer(
-            spec.config, graph, node_ids, InferenceSettings(device, normalize_hops=spec.normalize_hops)
-        )
+        self.scorer = make_scorer(spec.config, graph, node_ids, settings)
 
     def metrics(self, model: nn.Module) -> Metrics:
         """Return the scores of a model's outputs for these nodes."""
@@ -120,6 +118,7 @@ class TrainingState:
         self.source = crew.share(source, self.model, config)
         self.optimizer = make_optimizer(self.model, config)
         self.replica = crew.replicate(self.model)
+        self.inference = InferenceSettings(self.device, None, config.normalize_hops, config.eval_piece_bytes)
         self.validation = self._judge(eval_graph.val_mask)
         self.epochs: list[EpochRecord] = []
         self.best_epoch, self.best_score = 0, None if self.validation is None else -math.inf
@@ -268,7 +267,7 @@ class TrainingState:
         options = self.config.to_dict()
         model = options.pop("model")
         # Pieces change no number, so that a run that was out of memory can go on in smaller ones.
-        for name in ("num_epochs", "device", "measure_memory", "column_blocks", "keep_matrix"):
+        for name in ("num_epochs", "device", "measure_memory", "column_blocks", "keep_matrix", "eval_piece_bytes"):
             options.pop(name)
         if not self.config.model.uses_parts:
             options.pop("micro_batches")
@@ -291,7 +290,7 @@ class TrainingState:
         if mask is None or not self.crew.is_writer:
             return None
         node_ids = np.flatnonzero(mask & labelled_nodes(require_labels(self.eval_graph), self.spec.task))
-        return Judge(self.eval_graph, node_ids, self.spec, self.device) if node_ids.size else None
+        return Judge(self.eval_graph, node_ids, self.spec, self.inference) if node_ids.size else None
 
     def _score(self, metrics: Metrics) -> float:
         if self.spec.task == "regression":

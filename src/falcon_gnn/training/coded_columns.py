@@ -1,0 +1,233 @@
+"""A GCN's step by blocks of columns with compressed activations: no hidden layer ever exists as a whole.
+
+What the first level holds is made again from the features. Of a higher level x̂ is kept at ``bits`` bits (without batch
+norm the activation) and one bit per value for ReLU and dropout together, block by block:
+
+- Forward, some blocks of the last level at a time are added up over all blocks of the level below, encoded, and at
+  once read by the outputs. The outputs are exact. A level between the first and the last, where there are more than
+  three layers, is whole until the level above has read it, and is encoded then.
+- Backward, dZ_j of the last level is made from the outputs' gradient and the codes for each block of the level below
+  anew: it costs two products of c x L, where keeping it would take a matrix.
+
+The gradients are those of a step whose last level was decoded once: unbiased for the weights where the codes are.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from falcon_gnn.quantization.bitmask import keep_factor
+from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.products import add_outer_, gradient_of
+from falcon_gnn.training.column_steps import Block, BlockedStep, Level, pack_columns, unpack_columns
+
+BLOCKS_TOGETHER = 4
+"""Blocks of the last level that are added up together: each time all blocks of the level below are made again."""
+
+
+class _Codes:
+    """Blocks of one matrix at b bits, in memory that is taken at once."""
+
+    def __init__(self, num_blocks: int, num_values: int, bits: int, like: Tensor) -> None:
+        groups = -(-num_values // GROUP_SIZE)
+        self.bits, self.dtype = bits, like.dtype
+        self.packed = like.new_empty(num_blocks, groups * GROUP_SIZE * bits // 8, dtype=torch.uint8)
+        self.zero = like.new_empty(num_blocks, groups, dtype=torch.bfloat16)
+        self.scale = torch.empty_like(self.zero)
+
+    def write(self, block: int, values: Tensor) -> None:
+        """Keep a block, which may be narrower than the others."""
+        coded = quantize(values, self.bits)
+        for target, part in zip(
+            (self.packed, self.zero, self.scale), (coded.packed, coded.zero, coded.scale), strict=True
+        ):
+            target[block, : len(part)] = part
+
+    def read(self, block: int, num_rows: int, width: int) -> Tensor:
+        """Return a block, shape ``(num_rows, width)``, each value within one step of what it was."""
+        groups = -(-num_rows * width // GROUP_SIZE)
+        packed = self.packed[block, : groups * GROUP_SIZE * self.bits // 8]
+        zero, scale = self.zero[block, :groups], self.scale[block, :groups]
+        return dequantize(QuantizedTensor(packed, zero, scale, (num_rows, width), self.dtype, self.bits))
+
+
+@dataclass
+class _CodedLevel(Level):
+    """A hidden level; once it is encoded, its mask says where ReLU and dropout let a value pass.
+
+    Attributes:
+        codes: x̂, or without batch norm the activation; None as long as the level is not encoded.
+    """
+
+    codes: _Codes | None = None
+
+
+class CodedStep(BlockedStep):
+    """One step of a model with ``bits`` and at least two hidden levels."""
+
+    gradient_mean: Tensor
+    product_mean: Tensor
+    """Of the last level, over all nodes: of the gradient where it enters batch norm, and of its product with x̂."""
+
+    def forward(self) -> Tensor:
+        """Return the outputs, shape ``(n, L)``; the levels then hold what the backward pass needs."""
+        last = self.model.config.num_layers - 2
+        # Before the codes draw theirs, so that masks are those of the unsplit step at full precision.
+        self.draws.seeds(last, 0, self.num_nodes)
+        self.levels.append(self._new_level(0, None))
+        for index in range(1, last):
+            self.levels.append(self._new_level(index, self._read_level(index - 1, slice(0, self.width))))
+            self._encode(index - 1)
+        outputs, product = self._start_outputs()
+        level = self._new_level(last, None)
+        level.codes = self._new_codes()
+        for first in range(0, len(self.blocks), BLOCKS_TOGETHER):
+            together = slice(first * self.step, min((first + BLOCKS_TOGETHER) * self.step, self.width))
+            z = self._read_level(last - 1, together, finds_moments=first == 0)
+            for block, columns in enumerate(self.blocks[first : first + BLOCKS_TOGETHER], first):
+                part = z[:, columns.start - together.start : columns.stop - together.start].clone()
+                made = self._activate(level, columns, part, finds_moments=True, has_normalized=True)
+                self._keep(level, level.codes, block, made)
+                self._add_to_outputs(outputs, product, columns, made.activation)
+                del part, made
+            del z
+        self.levels.append(level)
+        self._encode(last - 1)
+        self._update_statistics()
+        return outputs.add_(self.adjacency @ product)
+
+    def backward(self, gradient: Tensor) -> None:
+        """Add the parameters' gradients; ``gradient`` is that of the outputs, shape ``(n, L)``."""
+        last = len(self.levels) - 1
+        back = self._back(gradient)
+        self._backward_outputs(back, gradient)
+        self._backward_last(back, gradient)
+        del back, gradient
+        for index in reversed(range(last - 1)):
+            self._backward_hidden(index)
+
+    def _backward_outputs(self, back: Tensor, gradient: Tensor) -> None:
+        """Add the gradients of the outputs' layer and of the last level's norm, and find the means that it needs."""
+        last = len(self.levels) - 1
+        head, norm = self.model.layer(last + 1), self.levels[last].norm
+        gradient_of(head.bias).add_(gradient.sum(0))
+        self.gradient_mean = gradient.new_empty(self.width if norm is not None else 0)
+        self.product_mean = torch.empty_like(self.gradient_mean)
+        for columns in self.blocks:
+            block = self._make(last, columns)
+            add_outer_(gradient_of(head.weight)[columns], block.activation, back, self.dtype)
+            if head.own_weight is not None:
+                add_outer_(gradient_of(head.own_weight)[columns], block.activation, gradient, self.dtype)
+            if norm is not None and block.normalized is not None:
+                normalized = block.normalized
+                del block
+                below = self._below_activation(columns, back, gradient)
+                sums, products = below.sum(0), normalized.mul_(below).sum(0)
+                gradient_of(norm.bias)[columns].add_(sums)
+                gradient_of(norm.weight)[columns].add_(products)
+                self.gradient_mean[columns], self.product_mean[columns] = (
+                    sums / self.num_nodes,
+                    products / self.num_nodes,
+                )
+                del below, normalized
+
+    def _backward_last(self, back: Tensor, gradient: Tensor) -> None:
+        """Go back through the last hidden layer, whose gradient is made block by block, to the level below."""
+        last = len(self.levels) - 1
+        layer = self.model.layer(last)
+        for columns in self.blocks:
+            activation = self._make(last - 1, columns, has_normalized=False).activation
+            aggregated, through = self.adjacency @ activation, torch.zeros_like(activation)
+            own = None if layer.own_weight is None else torch.zeros_like(activation)
+            for block, upper in enumerate(self.blocks):
+                above = self._last_gradient(block, upper, back, gradient)
+                if columns.start == 0:
+                    gradient_of(layer.bias)[upper].add_(above.sum(0))
+                add_outer_(gradient_of(layer.weight)[columns, upper], aggregated, above, self.dtype)
+                self._add_to(through, above, layer.weight[columns, upper].t())
+                if layer.own_weight is not None and own is not None:
+                    add_outer_(gradient_of(layer.own_weight)[columns, upper], activation, above, self.dtype)
+                    self._add_to(own, above, layer.own_weight[columns, upper].t())
+                del above
+            del activation, aggregated
+            below = self._back(through)
+            del through
+            if own is not None:
+                below.add_(own)
+            del own
+            self._pass_down(last - 1, columns, self._make(last - 1, columns), below)
+            del below
+
+    def _last_gradient(self, block: int, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
+        """Return the gradient of a block of what the last level normalises, shape ``(n, c)``."""
+        level = self.levels[-1]
+        below = self._below_activation(columns, back, gradient)
+        if level.norm is None:
+            return below
+        below.sub_(self.gradient_mean[columns])
+        below.sub_(self._decode(level, block, columns).mul_(self.product_mean[columns]))
+        return below.mul_(level.norm.weight[columns] * level.inverse_std[columns])
+
+    def _below_activation(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
+        """Return the gradient of a block of the last level before ReLU and dropout."""
+        below = self._below_outputs(columns, back, gradient)
+        self._pass_mask(self.levels[-1], columns, below)
+        return below
+
+    def _pass_mask(self, level: Level, columns: slice, gradient: Tensor) -> None:
+        assert level.mask is not None
+        gradient.mul_(unpack_columns(level.mask, columns)).mul_(keep_factor(self.model.config.dropout))
+
+    def _mask_gradient(self, level: Level, columns: slice, block: Block, gradient: Tensor) -> None:
+        if isinstance(level, _CodedLevel) and level.codes is not None:
+            self._pass_mask(level, columns, gradient)
+        else:
+            super()._mask_gradient(level, columns, block, gradient)
+
+    def _make(self, index: int, columns: slice, *, finds_moments: bool = False, has_normalized: bool = True) -> Block:
+        level = self.levels[index]
+        if not isinstance(level, _CodedLevel) or level.codes is None:
+            return super()._make(index, columns, finds_moments=finds_moments, has_normalized=has_normalized)
+        value, normalized = self._decode(level, columns.start // self.step, columns), None
+        if level.norm is None:
+            return Block(value, None)
+        if has_normalized:
+            normalized, value = value, value.clone()
+        value.mul_(level.norm.weight[columns]).add_(level.norm.bias[columns])
+        self._pass_mask(level, columns, value)
+        return Block(value, normalized)
+
+    def _new_level(self, index: int, z: Tensor | None) -> _CodedLevel:
+        return _CodedLevel(**vars(super()._new_level(index, z)))
+
+    def _new_codes(self) -> _Codes:
+        bits = self.model.config.bits
+        assert bits is not None
+        return _Codes(self.num_blocks, self.num_nodes * self.step, bits, self.model.layer(0).weight)
+
+    def _encode(self, index: int) -> None:
+        """Keep a level that is whole at b bits from now on; the first, which is not kept at all, stays as it is."""
+        level = self.levels[index]
+        if index == 0:
+            return
+        assert isinstance(level, _CodedLevel)
+        codes = self._new_codes()
+        for block, columns in enumerate(self.blocks):
+            self._keep(level, codes, block, self._make(index, columns))
+        level.z, level.codes = None, codes
+
+    def _keep(self, level: Level, codes: _Codes, block: int, made: Block) -> None:
+        """Keep a block's values, and in place of its dropout mask where a value passed."""
+        columns = self.blocks[block]
+        codes.write(block, made.activation if made.normalized is None else made.normalized)
+        if level.mask is None:
+            level.mask = torch.empty(
+                self.num_nodes, -(-self.width // 8), dtype=torch.uint8, device=made.activation.device
+            )
+        level.mask[:, columns.start // 8 : -(-columns.stop // 8)] = pack_columns(made.activation > 0)
+
+    def _decode(self, level: Level, block: int, columns: slice) -> Tensor:
+        assert isinstance(level, _CodedLevel)
+        assert level.codes is not None
+        return level.codes.read(block, self.num_nodes, columns.stop - columns.start)
