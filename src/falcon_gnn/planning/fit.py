@@ -23,7 +23,7 @@ from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import format_bytes
-from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.config import ModelName, TrainConfig
 from falcon_gnn.training.evaluation_shapes import EvaluationShape, evaluation_of_graph
 from falcon_gnn.training.shapes import GraphShape, row_batch, shape_of_graph
 
@@ -124,7 +124,7 @@ def fit_budget(
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
-    scored = evaluation_of_graph(graph, shape_of_graph(graph, replace(config, model=_without_parts(config)), graph))
+    scored = evaluation_of_graph(graph, shape_of_graph(graph, _as_scored(config), graph))
     return fit_shape(whole, config, budget, scored, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
@@ -170,9 +170,12 @@ def fit_shape(
     return _plan(whole, config, budget, largest, scored)
 
 
-def _without_parts(config: TrainConfig) -> ModelConfig:
-    """Return the model as it is scored: the models of parts as the full-batch GCN that they approximate."""
-    return replace(config.model, model="gcn", num_parts=None) if config.model.uses_parts else config.model
+def _as_scored(config: TrainConfig) -> TrainConfig:
+    """Return the configuration of the model that is scored: the full-batch GCN that the models of parts approximate."""
+    if not config.model.uses_parts:
+        return config
+    model = replace(config.model, model="gcn", num_parts=None)
+    return replace(config, model=model, num_batches=1, micro_batches=1, column_blocks=1)
 
 
 def _fit_evaluation(config: TrainConfig, budget: int, scored: EvaluationShape | None) -> TrainConfig:
