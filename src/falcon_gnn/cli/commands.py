@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
+from falcon_gnn.cli.option_file import file_commands, show_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
 from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -243,6 +244,7 @@ def plan(
 
 
 @app.command()
+@takes_options()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
     from falcon_gnn.pipeline.demo import run_demo
@@ -258,6 +260,18 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
 app.registered_commands += experiments.registered_commands
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def config(
+    context: typer.Context,
+    command: Annotated[str | None, typer.Argument(help="The command; by default all of them.")] = None,
+) -> None:
+    """Print every option, its default and where its value comes from, as TOML that --config FILE reads.
+
+    Flags that follow, --config among them, are taken as the command's own: falcon-gnn config train --model sign.
+    """
+    typer.echo(show_options(context.find_root(), _file_commands(command, context.args), context.args), nl=False)
+
+
 def main() -> NoReturn:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
@@ -267,6 +281,17 @@ def main() -> NoReturn:
         typer.secho(f"falcon-gnn: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
     sys.exit(0)
+
+
+def _file_commands(name: str | None, words: list[str]) -> list[Any]:
+    """Return the command of a name, or all, made anew."""
+    commands = file_commands(typer.main.get_command(app))
+    if name is None and not words:
+        return list(commands.values())
+    if name not in commands:
+        msg = f"config needs one of {', '.join(commands)}, got {name!r}. Name it before its flags."
+        raise OptionError(msg)
+    return [commands[name]]
 
 
 def _collapse_on_spark(

@@ -67,6 +67,7 @@ def bench(
 
 
 @app.command()
+@takes_options()
 def tables(
     records: Annotated[list[Path], typer.Argument(help="Record files that `falcon-gnn bench` wrote.")],
     form: Annotated[

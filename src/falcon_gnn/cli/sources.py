@@ -14,7 +14,17 @@ from falcon_gnn.training.config import ModelConfig, TrainConfig
 if TYPE_CHECKING:
     from falcon_gnn.graph import Graph
 
-Source = Annotated[str, typer.Argument(help="A data set's name, or the path of a graph file or folder.")]
+
+def _names() -> list[str]:
+    """Return the names that a shell may complete; it completes paths by itself."""
+    from falcon_gnn.datasets.named import dataset_names
+
+    return list(dataset_names())
+
+
+Source = Annotated[
+    str, typer.Argument(help="A data set's name, or the path of a graph file or folder.", autocompletion=_names)
+]
 
 
 def make_budget(values: Mapping[str, Any]) -> BudgetOptions:
