@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from falcon_gnn.errors import (
         BudgetError,
         ConvergenceError,
+        DownloadError,
         FalconError,
         FalconWarning,
         GraphError,
@@ -49,6 +50,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "errors": (
         "BudgetError",
         "ConvergenceError",
+        "DownloadError",
         "FalconError",
         "FalconWarning",
         "GraphError",
@@ -83,6 +85,7 @@ __all__ = [
     "CollapseReport",
     "CollapseResult",
     "ConvergenceError",
+    "DownloadError",
     "FalconError",
     "FalconWarning",
     "Graph",

@@ -14,7 +14,7 @@ from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.option_file import file_commands, show_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
-from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
+from falcon_gnn.cli.sources import Source, load_source, loading_stage, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
@@ -131,7 +131,7 @@ def collapse(
     from falcon_gnn.reduction.falcon import collapse as run_collapse
 
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(values))
         graph = load()
         if budget.memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
@@ -194,7 +194,7 @@ def predict(
 
     check_writable(out, is_folder=False, option="--out")
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(options["options"]))
         graph = load_source(source, options["options"])
         on_stage("prediction")
         count = predict_to_file(run, graph, out)
@@ -226,7 +226,7 @@ def plan(
     training = make_training({**values, "num_batches": 1})
     configs, scope = standard_configs(training, values["num_batches"]), values["scope"]
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(values))
         graph = load_source(source, values)
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope, prefer=prefer)
@@ -305,13 +305,14 @@ def _collapse_on_spark(
     from falcon_gnn.spark.table_source import TableSource
 
     told = {name: values[name] for name in vars(LoadOptions()) if name != "nodes"}
+    told["download"] = told["download"] or None
     tables_of = TableSource(source, values["nodes"], load, told)
     check_options(config)
     tables_of.check()
     with show_stages() as on_stage:
         on_stage("starting Spark")
         spark = open_session(master)
-        on_stage("loading")
+        on_stage(loading_stage(values))
         tables = tables_of.open(spark)
         on_stage("collapsing on Spark")
         result = run_on_spark(*tables, config, spark=spark)

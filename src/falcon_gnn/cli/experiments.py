@@ -22,7 +22,7 @@ _SEARCHED = ("gamma", "centrality", "num_clusters")
 
 
 @app.command()
-@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers")))
+@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download")))
 def bench(
     config: Annotated[Path, typer.Argument(help="A configuration file, such as one of configs/paper.")],
     records: Annotated[

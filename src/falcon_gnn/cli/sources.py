@@ -49,3 +49,8 @@ def load_source(source: str, values: Mapping[str, Any]) -> "Graph":
 
     told = {name: values[name] for name in (*vars(LoadOptions()), "seed") if name in values}
     return load_graph(source, **told)
+
+
+def loading_stage(values: Mapping[str, Any]) -> str:
+    """Return what the loading of a graph is called on the screen; a download draws a bar of its own."""
+    return "downloading" if values["download"] else "loading"
