@@ -18,13 +18,27 @@ from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 app = typer.Typer(help="Experiments: run them, tabulate them, search for the best options.", no_args_is_help=True)
 
+
+def _shipped() -> list[str]:
+    """Return the names that a shell may complete; it completes paths by itself."""
+    from falcon_gnn.benchmark.shipped import shipped_configs
+
+    return list(shipped_configs())
+
+
 _SEARCHED = ("gamma", "centrality", "num_clusters")
 
 
 @app.command()
 @takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download")))
 def bench(
-    config: Annotated[Path, typer.Argument(help="A configuration file, such as one of configs/paper.")],
+    config: Annotated[
+        Path,
+        typer.Argument(
+            help="A configuration file, or the name of one that comes with the package, such as main_result.",
+            autocompletion=_shipped,
+        ),
+    ],
     records: Annotated[
         Path | None, typer.Option(help="Record file; by default results/NAME.jsonl for NAME.toml.")
     ] = None,
