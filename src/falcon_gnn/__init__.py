@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from falcon_gnn.reduction.result import CollapseResult
     from falcon_gnn.training.config import ModelConfig, TrainConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "datasets.load": ("load_graph",),
