@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
-from falcon_gnn.cli.option_file import file_commands, show_options
+from falcon_gnn.cli.option_file import FileCommand, file_commands, show_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
 from falcon_gnn.cli.sources import Source, load_source, loading_stage, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -75,7 +75,7 @@ def _root(
     pass
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     _BUDGET,
     FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
@@ -148,7 +148,7 @@ def collapse(
     say_written(out, has_page)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     _BUDGET,
     FieldOptions(ModelConfig, "Model"),
@@ -181,7 +181,7 @@ def train(
         job.show(outcome)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(FieldOptions(LoadOptions, "Graph", without=("split", "split_index", "threshold")))
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `falcon-gnn train` wrote.")],
@@ -201,7 +201,7 @@ def predict(
     typer.echo(f"{count:,} nodes labelled in {out}")
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     FieldOptions(ModelConfig, "Model", without=("model", "bits", "concat_self")),
     FieldOptions(TrainConfig, "Training", only=("num_batches", "num_epochs", "precision", "seed", "device")),
@@ -243,7 +243,7 @@ def plan(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""

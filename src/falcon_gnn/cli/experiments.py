@@ -7,6 +7,7 @@ import typer
 
 from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
+from falcon_gnn.cli.option_file import FileCommand
 from falcon_gnn.cli.screen import show_log
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -29,7 +30,7 @@ def _shipped() -> list[str]:
 _SEARCHED = ("gamma", "centrality", "num_clusters")
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download")))
 def bench(
     config: Annotated[
@@ -80,7 +81,7 @@ def bench(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options()
 def tables(
     records: Annotated[list[Path], typer.Argument(help="Record files that `falcon-gnn bench` wrote.")],
@@ -115,7 +116,7 @@ def tables(
     typer.echo(f"Written to {out}/: {', '.join(path.name for path in paths)}", err=True)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     FieldOptions(SearchSpace, "Search"),
     FieldOptions(TuneOptions, "Search", without=("space",)),

@@ -5,17 +5,20 @@
     node_budget = 0.34
     patience = "none"   # TOML has no word for no value
 
-A flag wins over the file, the file over the default; what the file says counts as given by the user.
+A flag wins over the file, the file over the default; what the file says counts as given by the user. ``--memory none``
+takes back what a file says of an option that has no value by default.
 """
 
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from falcon_gnn.errors import OptionError
 
@@ -25,10 +28,22 @@ NO_VALUE = "none"
 _NONE_IS_A_CHOICE = ("edge_weights",)
 """Options that know a value "none"; an empty text stands for no value there."""
 
+_UNSET = "falcon_gnn.unset"
+"""Where a context keeps the names of the options that were taken back."""
+
 _HEAD = f"""\
 # The options of falcon-gnn as {FLAG} FILE reads them, a table per command. A line that begins with # is at its default:
 # take the # away to set it. "{NO_VALUE}" stands for no value.
 """
+
+
+class FileCommand(TyperCommand):
+    """A command that reads its options from a file, and takes "none" for any of them that has no value by default."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words but for options that are taken back."""
+        kept, ctx.meta[_UNSET] = _take_back(self.params, args)
+        return super().parse_args(ctx, kept)
 
 
 def use_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -44,7 +59,8 @@ def use_file(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None and not context.resilient_parsing:
         tables = _read_tables(path, file_commands(context.find_root().command))
         name = str(context.info_name)
-        context.default_map = _texts(context, tables.get(name, {}), f"{path}, [{name}]")
+        texts = _texts(context, tables.get(name, {}), f"{path}, [{name}]")
+        context.default_map = {key: text for key, text in texts.items() if key not in context.meta[_UNSET]}
     return path
 
 
@@ -74,6 +90,28 @@ def show_options(root: Any, commands: Iterable[Any], words: Sequence[str]) -> st
         words: Flags as they would follow the name of each command.
     """
     return "\n".join([_HEAD, *(_show_command(root, command, words) for command in commands)])
+
+
+def _take_back(options: Iterable[Any], words: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Return the words without flags that say "none" where that is the default, and the names of their options."""
+    names = {
+        flag: option.name
+        for option in options
+        if option.param_type_name == "option" and option.default is None and not option.required
+        for flag in option.opts
+    }
+    kept: list[str] = []
+    unset: set[str] = set()
+    rest = iter(words)
+    for word in rest:
+        flag, is_joined, value = word.partition("=")
+        following = [] if flag not in names or is_joined else list(islice(rest, 1))
+        values = [value] if is_joined else following
+        if flag in names and any(_is_no_value(names[flag], text) for text in values):
+            unset.add(names[flag])
+        else:
+            kept += [word, *following]
+    return kept, unset
 
 
 def _show_command(root: Any, command: Any, words: Sequence[str]) -> str:
