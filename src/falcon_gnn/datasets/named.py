@@ -95,11 +95,12 @@ def _find(name: str, entry: NamedSet, root: Path, registry: Registry | None) -> 
     try:
         return _locate(name, entry, root)
     except OptionError as error:
-        known = read_registry() if registry is None else registry
-        if name in known:
-            return download_files(known[name], entry.files, root)
-        msg = f"{name} cannot be downloaded: its files have no address that stays. {error}"
-        raise OptionError(msg) from None
+        reason = str(error)
+    known = read_registry() if registry is None else registry
+    if name in known:
+        return download_files(known[name], entry.files, root)
+    msg = f"{name} cannot be downloaded: its files have no address that stays. {reason}"
+    raise OptionError(msg)
 
 
 def _planetoid(name: str, title: str) -> NamedSet:
