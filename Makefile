@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13
 OLDEST_PYTHON ?= python3.11
 
-.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest clean
+.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest test-wheel clean
 demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
@@ -46,6 +46,10 @@ test-pythons:
 test-oldest:
 	$(MAKE) --no-print-directory test-core PYTHON=$(OLDEST_PYTHON) VENV=.venvs/oldest CONSTRAINTS=.venvs/oldest.txt
 
+# The wheel, built and used outside the source tree: without an extra, with [train], with [all].
+test-wheel:
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(PYTHON) -m tests.wheel
+
 # What needs no extra, in an environment without any.
 test-core: $(VENV)/.core
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE -n 2 \
@@ -72,4 +76,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) .venvs reduced runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs dist reduced runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -41,8 +41,8 @@ def shared_dataset() -> Callable[[str], Path]:
 _CORE = (
     "kernels", "datasets", "reduction", "test_adjacency.py", "test_control_groups.py", "test_core_command.py",
     "test_evaluation.py", "test_files.py", "test_graph.py", "test_imports.py", "test_labels.py", "test_logging.py",
-    "test_oldest.py", "test_platforms.py", "test_processes.py", "test_propagation.py", "test_resources.py",
-    "test_threads.py",
+    "test_oldest.py", "test_option_file.py", "test_platforms.py", "test_processes.py", "test_propagation.py",
+    "test_release.py", "test_resources.py", "test_threads.py",
 )  # fmt: skip
 _EXTRA_ROOMS = {"benchmark", "devices", "interop", "pipeline", "planning", "quantization", "spark", "training"}
 

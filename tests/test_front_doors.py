@@ -49,7 +49,7 @@ def test_an_option_of_the_command_is_the_field_of_its_configuration(command: str
                 continue
             first = next(c for c in CONFIGS[command] if entry.name in {f.name for f in dataclasses.fields(c)})
             default = next(f.default for f in dataclasses.fields(first) if f.name == entry.name)
-            assert option.default == (None if isinstance(default, tuple) else default)
+            assert option.default == (list(default) if isinstance(default, tuple) else default)
             assert option.help == described(first)[entry.name], entry.name
             assert f"--{entry.name.replace('_', '-')}" in option.opts
             found += 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from falcon_gnn.errors import (
         BudgetError,
         ConvergenceError,
+        DownloadError,
         FalconError,
         FalconWarning,
         GraphError,
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from falcon_gnn.reduction.result import CollapseResult
     from falcon_gnn.training.config import ModelConfig, TrainConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "datasets.load": ("load_graph",),
     "errors": (
         "BudgetError",
         "ConvergenceError",
+        "DownloadError",
         "FalconError",
         "FalconWarning",
         "GraphError",
@@ -83,6 +85,7 @@ __all__ = [
     "CollapseReport",
     "CollapseResult",
     "ConvergenceError",
+    "DownloadError",
     "FalconError",
     "FalconWarning",
     "Graph",

@@ -30,6 +30,10 @@ class OutOfMemoryError(FalconError, MemoryError):
     """Memory ran out; the message says how much was needed, how much is free, and what would fit."""
 
 
+class DownloadError(FalconError, RuntimeError):
+    """A file could not be fetched, or is not the one that it should be."""
+
+
 class MissingDependencyError(FalconError, ImportError):
     """An optional library is needed and not installed."""
 
@@ -41,6 +45,7 @@ class FalconWarning(UserWarning):
 _EXTRAS = {
     "torch": "train", "torch_geometric": "train", "safetensors": "train", "matplotlib": "report", "jinja2": "report",
     "optuna": "tune", "pyspark": "spark", "networkx": "networkx", "tensorboard": "tensorboard",
+    "pooch": "download",
 }  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_VERSIONED = ("falcon-gnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
+import falcon_gnn
+
+_VERSIONED = ("numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
 
 
 def describe_machine() -> dict[str, Any]:
@@ -23,7 +25,8 @@ def describe_machine() -> dict[str, Any]:
 
 def describe_versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that matter for a figure."""
-    versions = {"python": platform.python_version()}
+    # Not of the metadata, which an editable installation leaves as they were on the day it was made.
+    versions = {"python": platform.python_version(), "falcon-gnn": falcon_gnn.__version__}
     for package in _VERSIONED:
         try:
             versions[package] = version(package)

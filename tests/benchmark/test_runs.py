@@ -177,8 +177,8 @@ def test_a_process_that_dies_costs_one_run(write_config, monkeypatch, tmp_path):
     started = []
     original = workers._start
 
-    def start(data, num_workers):
-        worker = original(data, num_workers)
+    def start(place):
+        worker = original(place)
         if not started:
             worker.process.kill()
         started.append(worker)
@@ -186,7 +186,7 @@ def test_a_process_that_dies_costs_one_run(write_config, monkeypatch, tmp_path):
 
     monkeypatch.setattr(workers, "_start", start)
     planned = make_plan(write_config(FALCON, seeds=2, kind="label_error")).runs
-    with closing(workers.run_in_processes(planned, tmp_path, 1)) as done:
+    with closing(workers.run_in_processes(planned, execute.Workplace(tmp_path, 1))) as done:
         found = {run.seed: line for run, line in done}
     assert found[0]["out_of_memory"]
     assert "exit code -9" in found[0]["error"]

@@ -44,7 +44,9 @@ def test_a_threshold_has_no_meaning_for_a_set_with_edges():
 
 @pytest.mark.parametrize("name", [name for name in dataset_names() if name != "digits"])
 def test_what_is_not_there_says_which_files_it_wants_and_where(tmp_path, name):
-    with pytest.raises(OptionError, match=rf"{name} needs the files .*looked in: .*Nothing is downloaded.*root="):
+    with pytest.raises(
+        OptionError, match=rf"{name} needs the files .*looked in: .*Nothing is downloaded unasked.*root="
+    ):
         load_graph(name, root=tmp_path)
 
 

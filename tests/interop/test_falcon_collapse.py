@@ -1,7 +1,9 @@
 """The collapse as a PyG transform."""
 
 import copy
+import inspect
 import pickle
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -121,12 +123,43 @@ class _OneGraph(InMemoryDataset):
         self.save([self.pre_transform(_data())], self.processed_paths[0])
 
 
-@pytest.mark.filterwarnings("ignore:The `pre_transform`")
+@pytest.mark.filterwarnings("error")
 def test_it_works_as_pre_transform_and_is_read_again_from_the_cache(tmp_path):
-    transform = FalconCollapse(node_budget=8, num_clusters=3, scope="full")
-    for _ in range(2):
+    options = {"node_budget": 8, "num_clusters": 3, "scope": "full"}
+    for transform in (FalconCollapse(**options), FalconCollapse(CollapseConfig(**options))):
         data = _OneGraph(tmp_path, pre_transform=transform)[0]
         _assert_aligned(data, _data())
+
+
+def test_pyg_tells_when_its_cache_was_made_with_other_options(tmp_path):
+    first, second = (FalconCollapse(node_budget=n, num_clusters=3, scope="full") for n in (8, 5))
+    assert _OneGraph(tmp_path, pre_transform=first)[0].num_nodes == 8
+    with pytest.warns(UserWarning, match="`pre_transform` argument differs"):
+        assert _OneGraph(tmp_path, pre_transform=second)[0].num_nodes == 8
+    again = _OneGraph(tmp_path, pre_transform=second, force_reload=True)[0]
+    assert again.num_nodes == 5
+    _assert_aligned(again, _data())
+
+
+OTHER = {
+    "node_budget": 9, "centrality": "degree", "num_clusters": 7, "gamma": 0.4, "scope": "full", "selection": "random",
+    "order": "global", "merge": "mean", "edge_weights": "count", "seed": 1, "task": "classes", "num_classes": 9,
+    "num_samples": 9, "closeness_samples": 9, "groups": "alike", "num_hops": 3, "cluster_on": "teacher",
+    "split_index": 1, "centrality_attr": "score", "clusters_attr": "group", "protect_attr": "val_mask",
+    "node_attrs": ("name",), "edge_attrs": ("name",),
+}  # fmt: skip
+
+
+def test_every_option_shows_in_the_text_by_which_pyg_knows_its_cache():
+    known = {entry.name for entry in fields(CollapseConfig)} | set(inspect.signature(FalconCollapse).parameters)
+    assert known - {"config", "options"} == set(OTHER)
+    base = {"node_budget": 8}
+    texts = {repr(FalconCollapse(**base))}
+    for name, value in OTHER.items():
+        needed = {"groups": "alike"} if name == "cluster_on" else {}
+        texts.add(repr(FalconCollapse(**{**base, **needed, name: value})))
+    assert len(texts) == 1 + len(OTHER)
+    assert repr(FalconCollapse(node_budget=np.int64(8))) == repr(FalconCollapse(node_budget=8))
 
 
 def test_scores_clusters_and_protected_nodes_come_from_the_data():

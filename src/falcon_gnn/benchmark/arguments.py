@@ -26,6 +26,7 @@ class BenchOptions:
         only: Labels of the runs to do; as :func:`falcon_gnn.benchmark.overrides.parse_choice` returns them.
         max_runs: Runs to do at most; by default all.
         num_workers: Processes at the same time, of one thread each; 1: this process, with its threads.
+        download: Fetch the missing raw files of named data sets from their publishers, into the data folder.
     """
 
     data: Path | None = None
@@ -33,6 +34,7 @@ class BenchOptions:
     only: Choice = field(default_factory=dict)
     max_runs: int | None = None
     num_workers: int = 1
+    download: bool = False
 
     def __post_init__(self) -> None:
         """Check the counts."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from falcon_gnn.benchmark.metrics import METRICS
+from falcon_gnn.benchmark.shipped import find_config
 from falcon_gnn.checks import check_choice
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
@@ -160,14 +161,14 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     """Return the benchmark that a TOML file describes.
 
     Args:
-        path: The file.
+        path: The file, or the name of one that comes with the package (:mod:`falcon_gnn.benchmark.shipped`).
         overrides: Values that win over the file's, by key: ``seeds``, ``models``, ``budgets``, ``centralities``, the
             names of ``datasets`` and ``methods`` to keep, or an option as ``section.field``.
 
     Raises:
         OptionError: If the file is missing or no TOML, or a key or value is unknown; the message names the nearest key.
     """
-    path = Path(path)
+    path = find_config(path)
     content, place, given = _read_toml(path), path.name, dict(overrides or {})
     table, figure = content.get("table", {}), content.get("figure", {})
     check_keys(table, _TABLE_KEYS, f"{place}, [table]")

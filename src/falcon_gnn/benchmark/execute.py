@@ -37,12 +37,14 @@ class Workplace:
     Attributes:
         data: Folder of the graph files.
         num_workers: Processes that run at the same time, for the record.
+        download: Whether missing files of named data sets are fetched.
         graphs: Graphs by data set, the latest last.
         warm: Reductions whose kernels have been compiled.
     """
 
     data: Path
     num_workers: int = 1
+    download: bool = False
     graphs: dict[str, Graph] = field(default_factory=dict)
     warm: set[str] = field(default_factory=set)
 
@@ -57,7 +59,7 @@ class Workplace:
             while len(self.graphs) >= _GRAPHS_IN_MEMORY:
                 self.graphs.pop(next(iter(self.graphs)))
             try:
-                self.graphs[key] = load_dataset(dataset, self.data)
+                self.graphs[key] = load_dataset(dataset, self.data, download=self.download)
             except (FalconError, OSError) as error:
                 raise MissingDataError(str(error)) from error
         return self.graphs[key]
@@ -89,14 +91,16 @@ def do_run(planned: PlannedRun, place: Workplace) -> dict[str, Any]:
     return line | {"kind": planned.kind, "conditions": conditions, "warnings": told, "record": record}
 
 
-def load_dataset(dataset: DatasetConfig, data: Path) -> Graph:
+def load_dataset(dataset: DatasetConfig, data: Path, *, download: bool = False) -> Graph:
     """Return the graph of a data set.
 
     Args:
         dataset: What to load or draw.
         data: Folder that its path is relative to; for a known name, the root.
+        download: For a known name: whether missing files are fetched.
 
     Raises:
+        DownloadError: If they cannot be.
         OptionError: If it is not there.
         GraphError: If it is unusable.
     """
@@ -105,7 +109,8 @@ def load_dataset(dataset: DatasetConfig, data: Path) -> Graph:
         options = SplitOptions(dataset.split, dataset.split_shares, dataset.split_seed)
         graph = apply_split(synthetic_graph(dataset.synthetic), options)
     elif dataset.source.lower() in dataset_names():
-        graph = load_graph(dataset.source, root=data, threshold=dataset.threshold, **split)  # type: ignore[arg-type]
+        named = {"root": data, "threshold": dataset.threshold, "download": download}
+        graph = load_graph(dataset.source, **named, **split)  # type: ignore[arg-type]
     else:
         told = {"split_index": dataset.split_index, "threshold": dataset.threshold}
         graph = load_graph(data / dataset.source, **split, **told)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from falcon_gnn.benchmark.arguments import BenchOptions, Choice
+from falcon_gnn.benchmark.execute import Workplace
 from falcon_gnn.benchmark.plan import Plan, PlannedRun, choose_runs, make_plan
 from falcon_gnn.benchmark.progress import BenchProgress
 from falcon_gnn.benchmark.records import Records, RecordWriter, read_records
@@ -154,6 +155,5 @@ def _note_plan(writer: RecordWriter, records: Records, line: Mapping[str, Any]) 
 
 
 def _results(todo: Sequence[PlannedRun], options: BenchOptions) -> Generator[Done, None, None]:
-    if options.num_workers == 1:
-        return run_here(todo, options.data_folder)
-    return run_in_processes(todo, options.data_folder, options.num_workers)
+    place = Workplace(options.data_folder, options.num_workers, options.download)
+    return run_here(todo, place) if options.num_workers == 1 else run_in_processes(todo, place)

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from falcon_gnn.benchmark.execute import Workplace, do_run
@@ -26,28 +25,26 @@ class _Worker(NamedTuple):
     pipe: Connection
 
 
-def run_here(runs: Iterable[PlannedRun], data: Path) -> Generator[Done, None, None]:
+def run_here(runs: Iterable[PlannedRun], place: Workplace) -> Generator[Done, None, None]:
     """Yield each run with its line, done in this process with its threads."""
-    place = Workplace(data)
     for planned in runs:
         yield planned, do_run(planned, place)
 
 
-def run_in_processes(runs: Iterable[PlannedRun], data: Path, num_workers: int) -> Generator[Done, None, None]:
+def run_in_processes(runs: Iterable[PlannedRun], place: Workplace) -> Generator[Done, None, None]:
     """Yield each run with its line as it is finished by one of several processes, one thread each.
 
     A process that dies (killed for its memory, say) costs its run only; another takes its place.
 
     Args:
         runs: The runs.
-        data: Folder of the graph files.
-        num_workers: Processes, at least 1.
+        place: Where each process works; it says how many there are, at least 1.
     """
     waiting = deque(runs)
     busy: dict[_Worker, PlannedRun] = {}
     try:
-        for _ in range(min(num_workers, len(waiting))):
-            _hand_over(_start(data, num_workers), waiting, busy)
+        for _ in range(min(place.num_workers, len(waiting))):
+            _hand_over(_start(place), waiting, busy)
         while busy:
             ready = set(wait([part for worker in busy for part in (worker.pipe, worker.process.sentinel)]))
             for worker in [w for w in busy if w.pipe in ready or w.process.sentinel in ready]:
@@ -55,7 +52,7 @@ def run_in_processes(runs: Iterable[PlannedRun], data: Path, num_workers: int) -
                 line = _receive(worker)
                 if line is None:
                     line = _obituary(worker, planned)
-                    worker = _start(data, num_workers) if waiting else worker
+                    worker = _start(place) if waiting else worker
                 _hand_over(worker, waiting, busy)
                 yield planned, line
     finally:
@@ -64,21 +61,20 @@ def run_in_processes(runs: Iterable[PlannedRun], data: Path, num_workers: int) -
             worker.process.join()
 
 
-def _start(data: Path, num_workers: int) -> _Worker:
+def _start(place: Workplace) -> _Worker:
     # Spawned, not forked: the parent's threads (torch, numba) would not survive a fork.
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, data, num_workers), daemon=True)
+    process = context.Process(target=_work, args=(theirs, place), daemon=True)
     with _one_thread():
         process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _work(pipe: Connection, data: Path, num_workers: int) -> None:
+def _work(pipe: Connection, place: Workplace) -> None:
     """Do what comes through the pipe until None comes; Ctrl-C is for the parent, who ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    place = Workplace(data, num_workers)
     while (planned := pipe.recv()) is not None:
         pipe.send(do_run(planned, place))
 

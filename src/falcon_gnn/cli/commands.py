@@ -12,8 +12,9 @@ from typer.core import TyperGroup
 
 from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
+from falcon_gnn.cli.option_file import FileCommand, file_commands, show_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
-from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
+from falcon_gnn.cli.sources import Source, load_source, loading_stage, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
@@ -74,7 +75,7 @@ def _root(
     pass
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     _BUDGET,
     FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
@@ -130,7 +131,7 @@ def collapse(
     from falcon_gnn.reduction.falcon import collapse as run_collapse
 
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(values))
         graph = load()
         if budget.memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
@@ -147,7 +148,7 @@ def collapse(
     say_written(out, has_page)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     _BUDGET,
     FieldOptions(ModelConfig, "Model"),
@@ -180,7 +181,7 @@ def train(
         job.show(outcome)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(FieldOptions(LoadOptions, "Graph", without=("split", "split_index", "threshold")))
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `falcon-gnn train` wrote.")],
@@ -193,14 +194,14 @@ def predict(
 
     check_writable(out, is_folder=False, option="--out")
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(options["options"]))
         graph = load_source(source, options["options"])
         on_stage("prediction")
         count = predict_to_file(run, graph, out)
     typer.echo(f"{count:,} nodes labelled in {out}")
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     FieldOptions(ModelConfig, "Model", without=("model", "bits", "concat_self")),
     FieldOptions(TrainConfig, "Training", only=("num_batches", "num_epochs", "precision", "seed", "device")),
@@ -225,7 +226,7 @@ def plan(
     training = make_training({**values, "num_batches": 1})
     configs, scope = standard_configs(training, values["num_batches"]), values["scope"]
     with show_stages() as on_stage:
-        on_stage("loading")
+        on_stage(loading_stage(values))
         graph = load_source(source, values)
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope, prefer=prefer)
@@ -242,7 +243,8 @@ def plan(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=FileCommand)
+@takes_options()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
     from falcon_gnn.pipeline.demo import run_demo
@@ -258,6 +260,18 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
 app.registered_commands += experiments.registered_commands
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def config(
+    context: typer.Context,
+    command: Annotated[str | None, typer.Argument(help="The command; by default all of them.")] = None,
+) -> None:
+    """Print every option, its default and where its value comes from, as TOML that --config FILE reads.
+
+    Flags that follow, --config among them, are taken as the command's own: falcon-gnn config train --model sign.
+    """
+    typer.echo(show_options(context.find_root(), _file_commands(command, context.args), context.args), nl=False)
+
+
 def main() -> NoReturn:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
@@ -267,6 +281,17 @@ def main() -> NoReturn:
         typer.secho(f"falcon-gnn: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
     sys.exit(0)
+
+
+def _file_commands(name: str | None, words: list[str]) -> list[Any]:
+    """Return the command of a name, or all, made anew."""
+    commands = file_commands(typer.main.get_command(app))
+    if name is None and not words:
+        return list(commands.values())
+    if name not in commands:
+        msg = f"config needs one of {', '.join(commands)}, got {name!r}. Name it before its flags."
+        raise OptionError(msg)
+    return [commands[name]]
 
 
 def _collapse_on_spark(
@@ -280,13 +305,14 @@ def _collapse_on_spark(
     from falcon_gnn.spark.table_source import TableSource
 
     told = {name: values[name] for name in vars(LoadOptions()) if name != "nodes"}
+    told["download"] = told["download"] or None
     tables_of = TableSource(source, values["nodes"], load, told)
     check_options(config)
     tables_of.check()
     with show_stages() as on_stage:
         on_stage("starting Spark")
         spark = open_session(master)
-        on_stage("loading")
+        on_stage(loading_stage(values))
         tables = tables_of.open(spark)
         on_stage("collapsing on Spark")
         result = run_on_spark(*tables, config, spark=spark)

@@ -7,6 +7,7 @@ import typer
 
 from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
+from falcon_gnn.cli.option_file import FileCommand
 from falcon_gnn.cli.screen import show_log
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -18,13 +19,27 @@ from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 app = typer.Typer(help="Experiments: run them, tabulate them, search for the best options.", no_args_is_help=True)
 
+
+def _shipped() -> list[str]:
+    """Return the names that a shell may complete; it completes paths by itself."""
+    from falcon_gnn.benchmark.shipped import shipped_configs
+
+    return list(shipped_configs())
+
+
 _SEARCHED = ("gamma", "centrality", "num_clusters")
 
 
-@app.command()
-@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers")))
+@app.command(cls=FileCommand)
+@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download")))
 def bench(
-    config: Annotated[Path, typer.Argument(help="A configuration file, such as one of configs/paper.")],
+    config: Annotated[
+        Path,
+        typer.Argument(
+            help="A configuration file, or the name of one that comes with the package, such as main_result.",
+            autocompletion=_shipped,
+        ),
+    ],
     records: Annotated[
         Path | None, typer.Option(help="Record file; by default results/NAME.jsonl for NAME.toml.")
     ] = None,
@@ -66,7 +81,8 @@ def bench(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=FileCommand)
+@takes_options()
 def tables(
     records: Annotated[list[Path], typer.Argument(help="Record files that `falcon-gnn bench` wrote.")],
     form: Annotated[
@@ -100,7 +116,7 @@ def tables(
     typer.echo(f"Written to {out}/: {', '.join(path.name for path in paths)}", err=True)
 
 
-@app.command()
+@app.command(cls=FileCommand)
 @takes_options(
     FieldOptions(SearchSpace, "Search"),
     FieldOptions(TuneOptions, "Search", without=("space",)),

@@ -10,11 +10,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import typer
 
+from falcon_gnn.cli.option_file import NO_VALUE, OptionFile
+
 _ENTRY = re.compile(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", re.MULTILINE)
 _ROLE = re.compile(r":\w+:`~?([^`]*)`")
 _SENTENCE = re.compile(r"(.+?(?<!Alg)[.!?])(?=\s|$)", re.DOTALL)
-_NONE = "none"
 _WIDEST_CHOICE = 24
+_FILE = inspect.Parameter("config_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OptionFile)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ def takes_options(*groups: FieldOptions) -> Callable[[Callable[..., None]], Call
     """Give a command, in place of its keyword argument ``options``, one option per field of some configurations.
 
     A field that several configurations have is one option, described by the first of them. The command gets all
-    values as one mapping by field name.
+    values as one mapping by field name. It also reads its options from a file
+    (:mod:`falcon_gnn.cli.option_file`).
 
     Args:
         groups: The fields, in the order of the help.
@@ -64,14 +67,13 @@ def takes_options(*groups: FieldOptions) -> Callable[[Callable[..., None]], Call
                     made.setdefault(name, _parameter(group, name))
 
         def run(**values: Any) -> None:
-            command(
-                **{name: values[name] for name in parameters},
-                options={name: tuple(v) if isinstance(v := values[name], list) else v for name in made},
-            )
+            told = {name: tuple(v) if isinstance(v := values[name], list) else v for name in made}
+            command(**{name: values[name] for name in parameters}, **({"options": told} if groups else {}))
 
         run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
         entries = [
-            entry.replace(kind=inspect.Parameter.KEYWORD_ONLY) for entry in (*parameters.values(), *made.values())
+            entry.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for entry in (*parameters.values(), _FILE, *made.values())
         ]
         run.__signature__ = own.replace(parameters=entries)  # type: ignore[attr-defined]
         run.__annotations__ = {entry.name: entry.annotation for entry in entries}
@@ -118,10 +120,9 @@ def _parameter(group: FieldOptions, name: str) -> inspect.Parameter:
         kind = str | None
     elif default is not None and _holds_none(kind):
         # Only what is not None by default must be able to become so.
-        kind, settings["parser"], settings["metavar"] = str, _or_none(bare), f"{bare.__name__.upper()}|{_NONE}"
+        kind, settings["parser"], settings["metavar"] = str, _or_none(bare), f"{bare.__name__.upper()}|{NO_VALUE}"
     elif get_origin(bare) is tuple:
-        settings["show_default"] = " ".join(map(str, default or ())) or False
-        kind, default = list[get_args(bare)[0]] | None, None  # type: ignore[misc]
+        kind, default = list[get_args(bare)[0]] | None, list(default) if default else None  # type: ignore[misc]
     words = f"--{flag}/--no-{flag}" if bare is bool and (default or name in group.negatable) else f"--{flag}"
     if get_origin(bare) is Literal and len("|".join(get_args(bare))) > _WIDEST_CHOICE:
         settings["metavar"] = name.upper()
@@ -142,6 +143,6 @@ def _without_none(kind: Any) -> Any:
 
 def _or_none(kind: Callable[[str], Any]) -> Callable[[Any], Any]:
     def parse(text: Any) -> Any:
-        return None if text == _NONE else kind(text)
+        return None if text == NO_VALUE else kind(text)
 
     return parse

@@ -30,8 +30,8 @@ def show_stages() -> Iterator[Callable[[str], None]]:
     status.start()
 
     def show(stage: str) -> None:
-        # The training draws its own bar; two live displays cannot share a terminal.
-        if stage == "training":
+        # These draw a bar of their own; two live displays cannot share a terminal.
+        if stage in ("training", "downloading"):
             status.stop()
         else:
             status.update(stage)

@@ -14,7 +14,17 @@ from falcon_gnn.training.config import ModelConfig, TrainConfig
 if TYPE_CHECKING:
     from falcon_gnn.graph import Graph
 
-Source = Annotated[str, typer.Argument(help="A data set's name, or the path of a graph file or folder.")]
+
+def _names() -> list[str]:
+    """Return the names that a shell may complete; it completes paths by itself."""
+    from falcon_gnn.datasets.named import dataset_names
+
+    return list(dataset_names())
+
+
+Source = Annotated[
+    str, typer.Argument(help="A data set's name, or the path of a graph file or folder.", autocompletion=_names)
+]
 
 
 def make_budget(values: Mapping[str, Any]) -> BudgetOptions:
@@ -39,3 +49,8 @@ def load_source(source: str, values: Mapping[str, Any]) -> "Graph":
 
     told = {name: values[name] for name in (*vars(LoadOptions()), "seed") if name in values}
     return load_graph(source, **told)
+
+
+def loading_stage(values: Mapping[str, Any]) -> str:
+    """Return what the loading of a graph is called on the screen; a download draws a bar of its own."""
+    return "downloading" if values["download"] else "loading"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from falcon_gnn.checks import check_flag
 from falcon_gnn.datasets.archive import NPZ_FIX, read_arrays
 from falcon_gnn.datasets.folders import read_folder
 from falcon_gnn.datasets.foreign import as_layout
@@ -54,6 +55,7 @@ def load_graph(
     label_column: str | None = None,
     feature_columns: str | Sequence[str] | None = None,
     id_column: str | None = None,
+    download: bool = False,
 ) -> Graph:
     """Return a graph from a known name or from any supported file or folder.
 
@@ -75,8 +77,11 @@ def load_graph(
         feature_columns: Columns or arrays with the features, a sequence or one text with commas; ``v*`` stands for all
             that begin with v.
         id_column: Column of a node table with the ids that the edges use, where it is not ``node_id``.
+        download: For names: fetch the raw files that are missing from their publisher, into ``root``. Nothing is ever
+            fetched without it.
 
     Raises:
+        DownloadError: If a file cannot be fetched, or is not the one that it should be.
         OptionError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
 
     Example:
@@ -93,13 +98,19 @@ def load_graph(
         label_column=label_column,
         feature_columns=split_names(feature_columns),
         id_column=id_column,
+        download=download,
     )
+    check_flag("download", download)
     if isinstance(source, str) and source.lower() in dataset_names():
         unused = ("num_nodes", "nodes", "split_index", "label_column", "feature_columns", "id_column")
         _refuse(told, unused, f"the data set {source.lower()}")
-        graph = load_named(source.lower(), Path(DEFAULT_ROOT if root is None else root), threshold)
+        graph = load_named(source.lower(), Path(DEFAULT_ROOT if root is None else root), threshold, download=download)
     else:
-        graph = _load_path(_existing(source), told)
+        path = _existing(source)
+        if download:
+            msg = f"download is for data sets known by name, got the path {path}. Leave it out."
+            raise OptionError(msg)
+        graph = _load_path(path, told)
     return apply_split(graph, options)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from falcon_gnn.datasets import graphsaint, images, ogb, planetoid
+from falcon_gnn.datasets.downloads import Registry, download_files, read_registry
 from falcon_gnn.datasets.facts import check_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
@@ -30,15 +31,25 @@ class NamedSet:
     is_similarity_graph: bool = False
 
 
-def load_named(name: str, root: Path, threshold: float | None = None) -> Graph:
+def load_named(
+    name: str,
+    root: Path,
+    threshold: float | None = None,
+    *,
+    download: bool = False,
+    registry: Registry | None = None,
+) -> Graph:
     """Return a data set by name.
 
     Args:
         name: One of :func:`dataset_names`.
         root: The folder that holds the raw files, itself or in one of the set's usual subfolders.
         threshold: Cosine above which two images are linked, for image sets only.
+        download: Whether missing files are fetched.
+        registry: Where they are; by default :func:`falcon_gnn.datasets.downloads.read_registry`.
 
     Raises:
+        DownloadError: If files are to be fetched and cannot be.
         OptionError: If the files are not there; the message names them, their source and their place. Or if a
             threshold is given to a set that comes with edges.
         GraphError: If the files are of another data set (:mod:`falcon_gnn.datasets.facts`).
@@ -47,7 +58,7 @@ def load_named(name: str, root: Path, threshold: float | None = None) -> Graph:
     if threshold is not None and not entry.is_similarity_graph:
         msg = f"threshold is for image sets, whose edges are made from similarity; {name} has edges. Leave it out."
         raise OptionError(msg)
-    graph = entry.load(_locate(name, entry, root), threshold)
+    graph = entry.load(_find(name, entry, root, registry) if download else _locate(name, entry, root), threshold)
     check_graph(name, graph)
     return graph
 
@@ -70,11 +81,25 @@ def _locate(name: str, entry: NamedSet, root: Path) -> Path:
             return folder
     nearest = max(folders, key=lambda folder: sum((folder / file).is_file() for file in entry.files))
     missing = [file for file in entry.files if not (nearest / file).is_file()]
+    asking = "pass download=True (--download on the command), or " if name in read_registry() else ""
     msg = (
         f"{name} needs the files {', '.join(entry.files)}, and {missing[0]} is not in {nearest} "
-        f"(looked in: {', '.join(str(folder) for folder in folders)}). Nothing is downloaded here: get them from "
-        f"{entry.origin} and put them in one of these folders, or pass root= with the folder that holds them."
+        f"(looked in: {', '.join(str(folder) for folder in folders)}). Nothing is downloaded unasked: {asking}get them "
+        f"from {entry.origin} and put them in one of these folders, or pass root= with the folder that holds them."
     )
+    raise OptionError(msg)
+
+
+def _find(name: str, entry: NamedSet, root: Path, registry: Registry | None) -> Path:
+    """Return the folder with the files of a set, fetched where they are missing."""
+    try:
+        return _locate(name, entry, root)
+    except OptionError as error:
+        reason = str(error)
+    known = read_registry() if registry is None else registry
+    if name in known:
+        return download_files(known[name], entry.files, root)
+    msg = f"{name} cannot be downloaded: its files have no address that stays. {reason}"
     raise OptionError(msg)
 
 

@@ -29,6 +29,7 @@ class LoadOptions:
             are multi-label.
         feature_columns: Columns or arrays with the features; ``v*`` stands for all that begin with v.
         id_column: Column of the node table with the ids that the edges use.
+        download: Fetch the missing raw files of a named data set from their publisher.
     """
 
     root: Path | None = None
@@ -40,6 +41,7 @@ class LoadOptions:
     label_column: str | None = None
     feature_columns: tuple[str, ...] | None = None
     id_column: str | None = None
+    download: bool = False
 
 
 def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:

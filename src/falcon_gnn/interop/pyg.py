@@ -214,7 +214,7 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         return to_array(data[key])
 
     def __repr__(self) -> str:
-        """Show the arguments that differ from the defaults."""
+        """Show the arguments that differ from the defaults; by this text PyG knows whether its cache fits."""
         shown = {
             field.name: getattr(self.config, field.name)
             for field in fields(self.config)
@@ -224,7 +224,8 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         shown |= {name: keys for name, keys in self.told.items() if keys}
         if self.split_index is not None:
             shown["split_index"] = self.split_index
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in shown.items()}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in plain.items())})"
 
 
 def _falcon_collapse(self: Data, *args: Any, **kwargs: Any) -> Data:
