@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ REGISTERS = {"activate": 96, "mask gradient": 104, "hidden gradient": 88, "momen
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return the kernels, run by the interpreter; plain torch then has their layout, a group to a block, and draws."""
     from falcon_gnn.quantization import triton_kernels, triton_ops
 
@@ -31,8 +32,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
         pytest.skip("Triton was imported without TRITON_INTERPRET=1")
     for module in (codec, bitmask):
         monkeypatch.setattr(module, "block_values", lambda device: 256)
-        monkeypatch.setattr(module, "draws_by_place", lambda device: True)
-    return triton_ops
+    with kernel_choice.counted_draws():
+        yield triton_ops
 
 
 def seeds_for(shape: tuple[int, ...]) -> Tensor:
@@ -211,7 +212,11 @@ def test_a_missing_triton_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plain_torch_on_a_device_draws_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (codec, bitmask):
         monkeypatch.setattr(module, "block_values", lambda device: 1 << 12)
-        monkeypatch.setattr(module, "draws_by_place", lambda device: True)
+    with kernel_choice.counted_draws():
+        check_draws()
+
+
+def check_draws() -> None:
     x, seeds = torch.rand(600, 20) + 1, codec.draw_seeds(3)
     whole, part = x.clone(), x[256:512].clone()
     kept = bitmask.unpack_bits(bitmask.relu_dropout_(whole, seeds, 0.3), x.shape)

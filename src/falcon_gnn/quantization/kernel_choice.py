@@ -23,6 +23,8 @@ _OLDEST_CAPABILITY = (8, 0)
 
 _STANDS_FOR: ContextVar[str | None] = ContextVar("stands_for", default=None)
 
+_COUNTS_EVERYWHERE: ContextVar[bool] = ContextVar("counts_everywhere", default=False)
+
 
 def device_type(x: Tensor) -> str:
     """Return the type of the device that a tensor is on or, inside :func:`standing_for`, stands for."""
@@ -97,4 +99,14 @@ def run_kernel_on_cuda(operator: CustomOpDef, name: str, fits: Callable[..., boo
 
 def draws_by_place(device: torch.device) -> bool:
     """Whether random numbers are counted (:mod:`falcon_gnn.quantization.philox`), not drawn from a generator."""
-    return device.type != "cpu"
+    return device.type != "cpu" or _COUNTS_EVERYWHERE.get()
+
+
+@contextmanager
+def counted_draws() -> Iterator[None]:
+    """Let the CPU draw inside as an accelerator does, to compare the two."""
+    token = _COUNTS_EVERYWHERE.set(True)
+    try:
+        yield
+    finally:
+        _COUNTS_EVERYWHERE.reset(token)
