@@ -135,8 +135,13 @@ def update_running_statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tens
     """
     if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
         return
-    if isinstance(num_rows, int):
-        num_rows = torch.full((), float(num_rows), device=mean.device)
+    if isinstance(num_rows, int) and norm.momentum is not None:
+        if num_rows >= 2:
+            norm.num_batches_tracked.add_(1)
+            norm.running_mean.lerp_(mean, norm.momentum)
+            norm.running_var.lerp_(variance * (num_rows / (num_rows - 1)), norm.momentum)
+        return
+    num_rows = torch.as_tensor(num_rows, device=mean.device)
     is_enough = num_rows >= 2
     norm.num_batches_tracked.add_(is_enough)
     momentum = 1.0 / norm.num_batches_tracked.clamp(min=1) if norm.momentum is None else norm.momentum
