@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Triton reads this when it is first imported: kernels then run on the CPU.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from falcon_gnn.errors import BudgetError, OptionError, OutOfMemoryError
 from falcon_gnn.graph import Graph
@@ -194,6 +195,13 @@ def test_the_record_holds_no_name_of_this_machine() -> None:
     text = json.dumps([describe_machine(), describe_versions()])
     assert str(Path.cwd()) not in text
     assert {"cpu", "cores"} <= set(describe_machine())
+
+
+def test_a_run_on_the_cpu_names_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"Card {device}")
+    names = [describe_machine(device)["device"] for device in ("cpu", "auto", "cuda", "cuda:1")]
+    assert names == ["cpu", "Card None", "Card None", "Card cuda:1"]
 
 
 def test_predictions_name_every_node_of_the_original_graph(graph: Graph, tmp_path: Path) -> None:

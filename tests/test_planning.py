@@ -11,8 +11,8 @@ from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.training_graph import fit_collapse
 from falcon_gnn.planning import budget_text
-from falcon_gnn.planning.budget_text import parse_memory
-from falcon_gnn.planning.estimate import CPU_WORKSPACE_BYTES, CUDA_WORKSPACE_BYTES, estimate_memory
+from falcon_gnn.planning.budget_text import device_memory, parse_memory
+from falcon_gnn.planning.estimate import CPU_WORKSPACE_BYTES, estimate_memory, workspace_bytes
 from falcon_gnn.planning.fit import (
     MemoryPlan,
     fit_budget,
@@ -200,7 +200,31 @@ def test_histories_count_on_the_cpu_and_not_on_a_cuda_device() -> None:
     batch = largest_batch(SHAPE, config)
     histories, ids = 2 * 3_000 * 32 * 4, 8 * (batch.num_nodes + batch.halo_nodes)
     assert on_cpu.inputs - on_cuda.inputs == histories + ids
-    assert on_cuda.temporaries - on_cpu.temporaries == CUDA_WORKSPACE_BYTES - CPU_WORKSPACE_BYTES
+    assert on_cuda.temporaries - on_cpu.temporaries == (64 << 20) - CPU_WORKSPACE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "deterministic", "kib"),
+    [
+        ((8, 0), None, False, 2 * 8_320), ((9, 0), None, False, 2 * 32_768), ((8, 6), ":16:8", False, 2 * 128),
+        ((8, 0), None, True, 2 * 32_768),
+    ],
+)  # fmt: skip
+def test_a_workspace_is_that_of_the_card_on_two_threads(
+    capability: tuple[int, int], asked: str | None, deterministic: bool, kib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", asked)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert workspace_bytes(replace(config_of("sign"), device="auto", deterministic=deterministic)) == kib * 1024
+
+
+def test_a_share_of_a_card_is_of_what_tensors_can_have_of_its_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (88 << 20, 1 << 40))
+    assert parse_memory("50%", lambda: device_memory("auto")) == pytest.approx(36.5 * 2**20, abs=1)
 
 
 def test_a_share_is_of_the_memory_of_the_device_trained_on(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,20 @@ import falcon_gnn
 _VERSIONED = ("numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
 
 
-def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, memory and, where torch is loaded, the CUDA device; no names of hosts or users."""
+def describe_machine(device: str = "cpu") -> dict[str, Any]:
+    """Return processor, cores, memory and, where torch is loaded, the device; no names of hosts or users.
+
+    Args:
+        device: What was computed on, as torch names it; ``auto`` is CUDA where there is one.
+    """
     machine: dict[str, Any] = {"cpu": _cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
     if hasattr(os, "sysconf"):
         machine["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     torch = sys.modules.get("torch")
     if torch is not None:
-        machine["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+        is_cuda = device.startswith("cuda") or device == "auto"
+        index = None if device in ("auto", "cuda") else device
+        machine["device"] = torch.cuda.get_device_name(index) if is_cuda and torch.cuda.is_available() else "cpu"
     return machine
 
 

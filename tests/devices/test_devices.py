@@ -319,3 +319,13 @@ def test_a_second_signal_of_the_launcher_is_no_second_ctrl_c() -> None:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
         assert guard.requested
+
+
+def test_a_process_group_on_cards_is_told_which_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, object] = {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(distributed, "init_process_group", lambda backend, **options: told.update(options))
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: None)
+    with join_team(Place(rank=3, num_devices=4, local_rank=1), device="cuda"):
+        assert told["device_id"] == torch.device("cuda", 1)

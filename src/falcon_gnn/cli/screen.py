@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from falcon_gnn.pipeline.outcome import Correction, RunOutcome
     from falcon_gnn.reduction.report import CollapseReport
+    from falcon_gnn.training.memory import MemoryPeak
 
 
 @contextmanager
@@ -117,11 +118,17 @@ def runs_table(outcomes: "Mapping[str, RunOutcome]") -> "Table":
             f"{outcome.trained_on.num_nodes:,} nodes",
             percent(None if test is None else test.accuracy),
             percent(None if test is None else test.micro_f1),
-            NOTHING if memory is None else f"{memory.total_mib:,.1f} MiB",
+            NOTHING if memory is None else _peak(memory),
             f"{1000 * result.epoch_seconds[1]:.1f} ms",
             f"{len(result.epochs):,} (best {result.best_epoch:,})",
         )
     return table
+
+
+def _peak(memory: "MemoryPeak") -> str:
+    """Return a peak with what it is a peak of, where that is not live tensors."""
+    what = "" if memory.measure == "tensors" else f" {memory.measure}"
+    return f"{memory.total_mib:,.1f} MiB{what}"
 
 
 def correction_line(correction: "Correction | None") -> str:

@@ -30,8 +30,8 @@ class SyncedBatchNorm(nn.BatchNorm1d):
         Args:
             num_rows: Rows of this device.
         """
-        counted = sum_over_devices(self.weight.new_tensor(float(num_rows), dtype=torch.float64))
-        return SharedBatch(sum_over_devices, int(counted))
+        counted = torch.full((), float(num_rows), dtype=torch.float64, device=self.weight.device)
+        return SharedBatch(sum_over_devices, sum_over_devices(counted))
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalised rows, shape ``(n_r, channels)``.
@@ -42,11 +42,11 @@ class SyncedBatchNorm(nn.BatchNorm1d):
         if not self.training:
             return super().forward(input)
         rows = input.float()
-        num_rows = sum_over_devices(rows.new_tensor(float(rows.shape[0])))
+        num_rows = sum_over_devices(torch.full((), float(rows.shape[0]), device=rows.device))
         mean = sum_over_devices(rows.sum(0)) / num_rows
         centred = rows - mean
         variance = sum_over_devices(centred.square().sum(0)) / num_rows
-        update_running_statistics(self, mean.detach(), variance.detach(), int(num_rows))
+        update_running_statistics(self, mean.detach(), variance.detach(), num_rows)
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
 
 

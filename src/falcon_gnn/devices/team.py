@@ -123,6 +123,8 @@ def join_team(
         rank=place.rank,
         world_size=place.num_devices,
         timeout=_LONGEST_WAIT,
+        # Without it the first operation guesses the card, and a wrong guess hangs.
+        device_id=torch.device("cuda", place.local_rank) if kind == "cuda" else None,
     )
     stop_file = os.environ.get(STOP_FILE_VARIABLE)
     try:

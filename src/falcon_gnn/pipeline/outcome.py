@@ -157,7 +157,7 @@ class RunOutcome(ReductionOutcome):
                 "num_parameters": result.num_parameters,
                 "epoch_seconds_quartiles": list(result.epoch_seconds),
             },
-            "memory": None if self.memory is None else asdict(self.memory),
+            "memory": None if self.memory is None else {"measure": self.memory.measure, **asdict(self.memory)},
         }
         if self.plan is not None:
             estimate = self.plan.estimate

@@ -16,6 +16,7 @@ from falcon_gnn.pipeline.outputs import write_run
 from falcon_gnn.pipeline.shortage import explain_shortage, is_out_of_memory
 from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
 from falcon_gnn.planning.budget_text import Prefer
+from falcon_gnn.provenance import describe_machine
 from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import TrainConfig
@@ -107,6 +108,7 @@ def run(
         scores=scores,
         correction=correction,
         plan=plan,
+        machine=describe_machine(config.training.device),
     )
     if out is not None:
         tell("files")

@@ -1,9 +1,9 @@
 """Masks of one bit per value: bool tensors packed, and ReLU and dropout with a common mask.
 
-The bits of a block of at most 524,288 values are laid out in eight planes, as the codes of the codec are: byte j holds
-the j-th value of every plane. Values beyond the last multiple of eight are a block of their own, filled up with zeros.
-A matrix is cut at every 256th row first, and dropout may have a seed for each such part: a matrix and its pieces of so
-many rows then have the same bits.
+The bits of a block are laid out in eight planes, as the codes of the codec are: byte j holds the j-th value of every
+plane. Values beyond the last full group of 256 are a block of their own, filled up with zeros. On the CPU, where a
+block has at most 524,288 values, a matrix is cut at every 256th row first. Dropout may have a seed for each 256 rows: a
+matrix and its pieces of so many rows then have the same bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,18 @@ from torch import Tensor
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.codec import (
-    BLOCK_VALUES,
+    GROUP_SIZE,
     SEED_ROWS,
+    block_values,
     pack_planes,
     plane_shifts,
     random_bytes,
+    seed_groups,
     seeded_generator,
     unpack_planes,
 )
+from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place, expects_kernels, run_kernel_on_cuda
+from falcon_gnn.quantization.philox import group_halves, halves_bytes
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 # Dropout probabilities are kept as multiples of 2^-16; the scale uses the kept value, so the mean stays exact.
@@ -36,7 +40,7 @@ def pack_bits(mask: Tensor) -> Tensor:
         mask: bool tensor of any shape.
 
     Returns:
-        uint8, shape ``(ceil(mask.numel() / 8),)``.
+        uint8, shape ``(ceil(mask.numel() / 256) * 32,)``.
 
     Raises:
         OptionError: If ``mask`` is not a bool tensor.
@@ -61,38 +65,42 @@ def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
 
 def keep_factor(dropout: float) -> float:
     """Return 1 / (1 − p) for the dropout probability as it is drawn; 0 if nothing is kept."""
-    kept = _keep_numerator(dropout)
+    kept = keep_numerator(dropout)
     return 0.0 if kept == 0 else (1 << _PROBABILITY_BITS) / kept
 
 
-def _keep_numerator(dropout: float) -> int:
+def keep_numerator(dropout: float) -> int:
+    """Return 2^16 (1 − p), whole, for the dropout probability as it is drawn."""
     return round((1.0 - dropout) * (1 << _PROBABILITY_BITS))
 
 
 @torch.library.custom_op("falcon_gnn::pack_bits", mutates_args=())
 def _pack_bits(mask: Tensor) -> Tensor:
-    packed = _empty_bits(mask.numel(), mask.device)
+    packed = empty_bits(mask.numel(), mask.device)
     flat = mask.reshape(-1).view(torch.uint8)
-    for values, octets in _blocks(mask.shape):
+    for values, octets in _blocks(mask.shape, mask.device):
         _pack_block(flat[values], packed[octets])
     return packed
 
 
 @_pack_bits.register_fake
 def _(mask: Tensor) -> Tensor:
-    return _empty_bits(mask.numel(), mask.device)
+    return empty_bits(mask.numel(), mask.device)
+
+
+run_kernel_on_cuda(_pack_bits, "pack_bits")
 
 
 @declares_temporaries("falcon_gnn::pack_bits")
 def _(mask: Tensor) -> int:
-    return (0 if mask.is_contiguous() else mask.nbytes) + _block_values(mask.shape)
+    return (0 if mask.is_contiguous() else mask.nbytes) + _block_values(mask, mask.shape)
 
 
 @torch.library.custom_op("falcon_gnn::unpack_bits", mutates_args=())
 def _unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
     mask = torch.empty(shape, dtype=torch.bool, device=packed.device)
     flat = mask.view(-1).view(torch.uint8)
-    for values, octets in _blocks(mask.shape):
+    for values, octets in _blocks(mask.shape, mask.device):
         target = flat[values]
         target.copy_(_unpack_block(packed[octets])[: len(target)])
     return mask
@@ -103,9 +111,12 @@ def _(packed: Tensor, shape: Sequence[int]) -> Tensor:
     return torch.empty(shape, dtype=torch.bool, device=packed.device)
 
 
+run_kernel_on_cuda(_unpack_bits, "unpack_bits")
+
+
 @declares_temporaries("falcon_gnn::unpack_bits")
 def _(packed: Tensor, shape: Sequence[int]) -> int:
-    return _block_values(shape)
+    return _block_values(packed, shape)
 
 
 @torch.library.custom_op("falcon_gnn::dropout_bits", mutates_args=())
@@ -117,20 +128,23 @@ def dropout_bits(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
         like: The values.
         dropout: Probability of dropping one.
     """
-    packed = _empty_bits(like.numel(), like.device)
-    for _, octets, generator in _drawn_blocks(like, seed):
-        packed[octets] = _bernoulli_bits(octets.stop - octets.start, dropout, generator)
+    packed, draws = empty_bits(like.numel(), like.device), _make_draws(seed, like, dropout)
+    for values, octets in _blocks(like.shape, like.device):
+        packed[octets] = draws.bits(values, octets)
     return packed
 
 
 @dropout_bits.register_fake
 def _(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
-    return _empty_bits(like.numel(), like.device)
+    return empty_bits(like.numel(), like.device)
+
+
+run_kernel_on_cuda(dropout_bits, "dropout_bits")
 
 
 @declares_temporaries("falcon_gnn::dropout_bits")
 def _(seed: Tensor, like: Tensor, dropout: float) -> int:
-    return _bernoulli_bytes(_block_values(like.shape))
+    return _drawn_bytes(like, _block_values(like, like.shape))
 
 
 @torch.library.custom_op("falcon_gnn::relu_dropout_", mutates_args=("x",))
@@ -142,18 +156,16 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
         seed: Seed of the dropout mask, or one for every 256 rows of a matrix; None for no dropout.
         dropout: Probability of dropping a value.
     """
-    packed = _empty_bits(x.numel(), x.device)
+    packed = empty_bits(x.numel(), x.device)
     flat = x.view(-1)
-    if seed is None:
-        for values, octets in _blocks(x.shape):
-            block = flat[values].relu_()
-            _pack_block(_is_positive(block, torch.empty_like(block)), packed[octets])
-        return packed
-    for values, octets, generator in _drawn_blocks(x, seed):
+    draws = None if seed is None else _make_draws(seed, x, dropout)
+    for values, octets in _blocks(x.shape, x.device):
         block, bits = flat[values].relu_(), packed[octets]
         scratch = torch.empty_like(block)
         _pack_block(_is_positive(block, scratch), bits)
-        bits.bitwise_and_(_bernoulli_bits(len(bits), dropout, generator))
+        if draws is None:
+            continue
+        bits.bitwise_and_(draws.bits(values, octets))
         _write_multiplier(bits, keep_factor(dropout), scratch)
         block.mul_(scratch)
         del scratch
@@ -162,20 +174,23 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 @relu_dropout_.register_fake
 def _(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    return _empty_bits(x.numel(), x.device)
+    return empty_bits(x.numel(), x.device)
+
+
+run_kernel_on_cuda(relu_dropout_, "relu_dropout_")
 
 
 @declares_temporaries("falcon_gnn::relu_dropout_")
 def _(x: Tensor, seed: Tensor | None, dropout: float) -> int:
-    block = _block_values(x.shape)
-    return block * (2 + max(4, x.element_size())) + _bernoulli_bytes(block)
+    block = _block_values(x, x.shape)
+    return block * (2 + max(4, x.element_size())) + (0 if seed is None else _drawn_bytes(x, block))
 
 
 @torch.library.custom_op("falcon_gnn::mask_multiplier", mutates_args=("out",))
 def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
     """Write ``factor`` where a bit is set and 0 elsewhere to a contiguous floating tensor."""
     flat = out.view(-1)
-    for values, octets in _blocks(out.shape):
+    for values, octets in _blocks(out.shape, out.device):
         _write_multiplier(packed[octets], factor, flat[values])
 
 
@@ -184,16 +199,19 @@ def _(packed: Tensor, factor: float, out: Tensor) -> None:
     return None
 
 
+run_kernel_on_cuda(mask_multiplier, "mask_multiplier")
+
+
 @declares_temporaries("falcon_gnn::mask_multiplier")
 def _(packed: Tensor, factor: float, out: Tensor) -> int:
-    return _block_values(out.shape)
+    return _block_values(out, out.shape)
 
 
 @torch.library.custom_op("falcon_gnn::apply_mask_", mutates_args=("x",))
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Multiply a contiguous ``x`` in place with ``factor`` where a bit is set and with 0 elsewhere."""
     flat = x.view(-1)
-    for values, octets in _blocks(x.shape):
+    for values, octets in _blocks(x.shape, x.device):
         _apply_block(flat[values], packed[octets], factor)
 
 
@@ -202,43 +220,78 @@ def _(x: Tensor, packed: Tensor, factor: float) -> None:
     return None
 
 
+run_kernel_on_cuda(apply_mask_, "apply_mask_")
+
+
 @declares_temporaries("falcon_gnn::apply_mask_")
 def _(x: Tensor, packed: Tensor, factor: float) -> int:
-    return _block_values(x.shape) * (1 + x.element_size())
+    return _block_values(x, x.shape) * (1 + x.element_size())
 
 
-def _empty_bits(num_values: int, device: torch.device) -> Tensor:
-    return torch.empty((num_values + 7) // 8, dtype=torch.uint8, device=device)
+def empty_bits(num_values: int, device: torch.device) -> Tensor:
+    """Return what the mask of so many values is written to: a bit per value, in whole groups of 256."""
+    return torch.empty(-(-num_values // GROUP_SIZE) * (GROUP_SIZE // 8), dtype=torch.uint8, device=device)
 
 
-def _blocks(shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+def _blocks(shape: Sequence[int], device: torch.device) -> Iterator[tuple[slice, slice]]:
     """Yield each block's range of values and its range of bytes."""
-    num_values = prod(shape)
-    part = SEED_ROWS * shape[1] if len(shape) == 2 else num_values
+    num_values, block = prod(shape), block_values(device)
+    by_rows = len(shape) == 2 and not draws_by_place(device)
+    part = SEED_ROWS * shape[1] if by_rows else num_values
     for first in range(0, num_values, max(part, 1)):
         last = min(first + part, num_values)
-        full = first + (last - first) // 8 * 8
-        for start in range(first, full, BLOCK_VALUES):
-            stop = min(start + BLOCK_VALUES, full)
+        full = last // GROUP_SIZE * GROUP_SIZE
+        for start in range(first, full, block):
+            stop = min(start + block, full)
             yield slice(start, stop), slice(start // 8, stop // 8)
         if full < last:
-            yield slice(full, last), slice(full // 8, full // 8 + 1)
+            yield slice(full, last), slice(full // 8, (full + GROUP_SIZE) // 8)
 
 
-def _block_values(shape: Sequence[int]) -> int:
-    """Return about how many values the largest block holds."""
-    part = SEED_ROWS * shape[1] if len(shape) == 2 else BLOCK_VALUES
-    return min(prod(shape) + 8, part, BLOCK_VALUES)
+def _block_values(x: Tensor, shape: Sequence[int]) -> int:
+    """Return about how many values the largest block of a mask holds; 0 where a kernel does without blocks."""
+    if expects_kernels(x):
+        return 0
+    block, is_counted = block_values(torch.device(device_type(x))), device_type(x) != "cpu"
+    part = SEED_ROWS * shape[1] if len(shape) == 2 and not is_counted else block
+    return min(prod(shape) + GROUP_SIZE, max(part, GROUP_SIZE), block)
 
 
-def _drawn_blocks(x: Tensor, seed: Tensor) -> Iterator[tuple[slice, slice, torch.Generator]]:
-    """Yield the same with the generator to draw from: one for all of ``x``, or one for every 256 rows of a matrix."""
-    generator, current = seeded_generator(seed.view(-1)[0], x.device), 0
-    for values, octets in _blocks(x.shape):
-        part = values.start // (SEED_ROWS * x.shape[1]) if seed.numel() > 1 else 0
-        if part != current:
-            generator, current = seeded_generator(seed[part], x.device), part
-        yield values, octets, generator
+def _make_draws(seed: Tensor, x: Tensor, dropout: float) -> "_DrawnBits | _CountedBits":
+    return (_CountedBits if draws_by_place(x.device) else _DrawnBits)(seed, x, dropout)
+
+
+class _DrawnBits:
+    """Bits that are 1 with probability 1 − dropout, from generators: one for all values, or one for every 256 rows.
+
+    Blocks are asked for in ascending order.
+    """
+
+    def __init__(self, seed: Tensor, x: Tensor, dropout: float) -> None:
+        self.seeds, self.device, self.dropout = seed.view(-1), x.device, dropout
+        self.values_per_seed = SEED_ROWS * x.shape[1] if seed.numel() > 1 else max(1, x.numel())
+        self.generator, self.current = seeded_generator(self.seeds[0], x.device), 0
+
+    def bits(self, values: slice, octets: slice) -> Tensor:
+        part = values.start // self.values_per_seed
+        if part != self.current:
+            self.generator, self.current = seeded_generator(self.seeds[part], self.device), part
+        return _bernoulli_bits(octets.stop - octets.start, self.dropout, self.generator)
+
+
+class _CountedBits:
+    """The same from counted random numbers: 16 bits per value."""
+
+    def __init__(self, seed: Tensor, x: Tensor, dropout: float) -> None:
+        self.seeds, self.numerator = seed.view(-1).to(x.device), keep_numerator(dropout)
+        self.groups_per_seed = seed_groups(seed, x.shape)
+
+    def bits(self, values: slice, octets: slice) -> Tensor:
+        groups = slice(values.start // GROUP_SIZE, octets.stop * 8 // GROUP_SIZE)
+        kept = group_halves(self.seeds, groups, self.groups_per_seed) < self.numerator
+        packed = torch.empty(octets.stop - octets.start, dtype=torch.uint8, device=kept.device)
+        _pack_block(kept.view(torch.uint8).view(-1), packed)
+        return packed
 
 
 def _is_positive(x: Tensor, scratch: Tensor) -> Tensor:
@@ -250,8 +303,8 @@ def _is_positive(x: Tensor, scratch: Tensor) -> Tensor:
 
 
 def _pack_block(values: Tensor, packed: Tensor) -> None:
-    if len(values) % 8:
-        values = torch.cat([values, values.new_zeros(8 - len(values) % 8)])
+    if len(values) % GROUP_SIZE:
+        values = torch.cat([values, values.new_zeros(GROUP_SIZE - len(values))])
     pack_planes(values, 1, packed)
 
 
@@ -282,8 +335,9 @@ def _apply_block(values: Tensor, packed: Tensor, factor: float) -> None:
     values.mul_(multiplier)
 
 
-def _bernoulli_bytes(num_values: int) -> int:
-    return 2 * (num_values + 64) // 8
+def _drawn_bytes(x: Tensor, num_values: int) -> int:
+    """Return what drawing the bits of a block takes."""
+    return 2 * (num_values + 64) // 8 if device_type(x) == "cpu" else halves_bytes(num_values)
 
 
 def _bernoulli_bits(num_bytes: int, dropout: float, generator: torch.Generator) -> Tensor:
@@ -293,7 +347,7 @@ def _bernoulli_bits(num_bytes: int, dropout: float, generator: torch.Generator) 
     kept`` is right with a digit 1 put before them and ``fair & kept`` with a digit 0. Trailing zeros need no draw, so
     a dropout of 0.5 takes one fair bit per value.
     """
-    numerator = _keep_numerator(dropout)
+    numerator = keep_numerator(dropout)
     if numerator in (0, 1 << _PROBABILITY_BITS):
         fill = 0 if numerator == 0 else 255
         return torch.full((num_bytes,), fill, dtype=torch.uint8, device=generator.device)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig, InputLevel, Rebuilt
+from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig, InputLevel
 from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.moments import ColumnMoments
 from falcon_gnn.quantization.products import add_outer_, add_product, multiply, product_dtype
@@ -84,7 +84,7 @@ class _Chain:
             self.linears.append((parameters[-2], parameters[-1]))
         self.input = InputLevel(config, x, self.scratch)
         widest = max(shape[1], *(weight.shape[0] for weight, _ in self.linears))
-        self.chunks = list(row_chunks(shape[0], widest))
+        self.chunks = list(row_chunks(shape[0], widest, parameters[0]))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return output and statistics; the levels then hold what the backward pass needs."""
@@ -102,7 +102,7 @@ class _Chain:
             for rows in self.chunks:
                 add_product(bias, self._activate(depth, rows, hidden), weight.t(), target[rows], self.dtype)
                 if moments is not None:
-                    moments.update(target[rows], self.scratch)
+                    moments.update(target[rows])
             if moments is not None:
                 if self.config.shared is not None:
                     moments.share(self.config.shared)
@@ -126,13 +126,12 @@ class _Chain:
             if depth < len(self.blocks):
                 self.blocks[depth].average_gradients()
             for index, rows in enumerate(self.chunks):
-                upper = self._upper_gradient(depth, index, gradient[rows], hidden)
-                bias_gradient.add_(upper.sum(0))
-                rebuilt = self._rebuild(depth, index)
-                add_outer_(weight_gradient, upper, rebuilt.activation, self.dtype)
-                self._pass_down(depth, upper, rebuilt, hidden if depth else below, rows)
+                upper, column_sums = self._upper_gradient(depth, index, gradient[rows], hidden)
+                bias_gradient.add_(column_sums)
+                activation = self._pass_down(depth, index, upper, hidden if depth else below)
+                add_outer_(weight_gradient, upper, activation, self.dtype)
             block = self.blocks[depth] if depth < len(self.blocks) else None
-            norm_gradients = [block.product_sum, block.gradient_sum] if block and self.config.batch_norm else []
+            norm_gradients = [block.sums[1], block.sums[0]] if block and self.config.batch_norm else []
             gradients = [weight_gradient, bias_gradient, *norm_gradients, *gradients]
         return below, gradients
 
@@ -158,11 +157,6 @@ class _Chain:
             return self.input.activate(rows)
         return self.blocks[depth - 1].activate(hidden[rows], rows)
 
-    def _rebuild(self, depth: int, index: int) -> Rebuilt:
-        if depth == 0:
-            return self.input.rebuild(index, self.chunks[index])
-        return self.blocks[depth - 1].rebuild(index)
-
     def _start_backward(self, gradient: Tensor) -> Tensor | None:
         """Return the matrix for the hidden gradients; without a head it holds those of the last block's γx̂ + β."""
         if not self.blocks:
@@ -173,21 +167,27 @@ class _Chain:
         if not self.config.has_head:
             for index, rows in enumerate(self.chunks):
                 hidden[rows] = gradient[rows]
-                self.blocks[-1].mask_gradient_(hidden[rows], self.blocks[-1].rebuild(index))
+                self.blocks[-1].mask_gradient_(index, hidden[rows])
         return hidden
 
-    def _upper_gradient(self, depth: int, index: int, gradient: Tensor, hidden: Tensor | None) -> Tensor:
-        """Return a chunk of the gradient of a linear layer's output; ``gradient`` is the chunk of the chain's."""
+    def _upper_gradient(self, depth: int, index: int, gradient: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return a chunk of the gradient of a linear layer's output, and its column sums.
+
+        ``gradient`` is the chunk of the chain's.
+        """
         if depth == len(self.blocks) or hidden is None:
-            return gradient.contiguous()
+            return gradient.contiguous(), gradient.sum(0)
         return self.blocks[depth].hidden_gradient(index, hidden[self.chunks[index]])
 
-    def _pass_down(self, depth: int, upper: Tensor, rebuilt: Rebuilt, target: Tensor | None, rows: slice) -> None:
-        """Write the gradient of a linear layer's input, before what the level below multiplied it with."""
-        if target is None:
-            return
-        chunk = multiply(upper, self.linears[depth][0], target[rows], self.dtype)
+    def _pass_down(self, depth: int, index: int, upper: Tensor, target: Tensor | None) -> Tensor:
+        """Write the gradient of what the level below normalised or read; return what the linear layer saw."""
+        rows, weight = self.chunks[index], self.linears[depth][0]
         if depth:
-            self.blocks[depth - 1].mask_gradient_(chunk, rebuilt)
-        elif rebuilt.multiplier is not None:
-            chunk.mul_(rebuilt.multiplier)
+            assert target is not None
+            return self.blocks[depth - 1].rebuild(index, multiply(upper, weight, target[rows], self.dtype))
+        rebuilt = self.input.rebuild(index, rows)
+        if target is not None:
+            chunk = multiply(upper, weight, target[rows], self.dtype)
+            if rebuilt.multiplier is not None:
+                chunk.mul_(rebuilt.multiplier)
+        return rebuilt.activation

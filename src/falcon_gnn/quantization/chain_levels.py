@@ -13,10 +13,11 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier, relu_dropout_
+from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier
 from falcon_gnn.quantization.chunks import Scratch
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
+from falcon_gnn.quantization.hidden_ops import activate, hidden_gradient, mask_gradient_
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
@@ -48,17 +49,15 @@ class ChainConfig:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A chunk of a level's output, rebuilt for the backward pass.
+    """A chunk of the input, rebuilt for the backward pass.
 
     Attributes:
-        activation: What the next linear layer saw, shape ``(rows, width)``.
+        activation: What the first linear layer saw, shape ``(rows, width)``.
         multiplier: m·s, what its gradient is multiplied with; None stands for 1.
-        normalized: x̂; None without batch norm.
     """
 
     activation: Tensor
     multiplier: Tensor | None = None
-    normalized: Tensor | None = None
 
 
 class InputLevel:
@@ -125,8 +124,7 @@ class BlockLevel:
         self.config = config
         self.norm = norm
         self.scratch = scratch
-        self.mean = self.inverse_std = self.gradient_sum = self.product_sum = torch.empty(0)
-        self.gradient_mean = self.product_mean = torch.empty(0)
+        self.mean = self.inverse_std = self.sums = self.factors = torch.empty(0)
         self.num_rows = 0
         self.mask_seeds = self.code_seeds = torch.empty(0)
         self.masks: list[Tensor] = []
@@ -148,64 +146,55 @@ class BlockLevel:
 
         All chunks that a level returns are scratch: they hold until the next call.
         """
-        config = self.config
-        seeds = seeds_of(self.mask_seeds, rows) if config.dropout else None
+        config, chunk = self.config, self.scratch.take("activation", hidden.shape)
+        norm = [] if self.norm is None else [self.mean, self.inverse_std, *self.norm]
+        mask_seeds = seeds_of(self.mask_seeds, rows) if config.dropout else None
         code_seeds = seeds_of(self.code_seeds, rows)
-        chunk = self.scratch.take("activation", hidden.shape)
-        if self.norm is None:
-            chunk.copy_(hidden)
-            self.masks.append(relu_dropout_(chunk, seeds, config.dropout))
-            self.codes.append(quantize(chunk, config.bits, seed=code_seeds))
-            return chunk
-        torch.sub(hidden, self.mean, out=chunk).mul_(self.inverse_std)
-        self.codes.append(quantize(chunk, config.bits, seed=code_seeds))
-        chunk.mul_(self.norm[0]).add_(self.norm[1])
-        self.masks.append(relu_dropout_(chunk, seeds, config.dropout))
+        mask, packed, zero, scale = activate(hidden, norm, mask_seeds, code_seeds, config.dropout, config.bits, chunk)
+        self.masks.append(mask)
+        self.codes.append(QuantizedTensor(packed, zero, scale, tuple(hidden.shape), hidden.dtype, config.bits))
         return chunk
 
-    def rebuild(self, index: int) -> Rebuilt:
-        """Return chunk ``index`` as the next linear layer saw it, up to quantisation."""
-        shape = self.codes[index].shape
-        multiplier = self.scratch.take("multiplier", shape)
-        mask_multiplier(self.masks[index], keep_factor(self.config.dropout), multiplier)
-        value = dequantize(self.codes[index], self.scratch.take("value", shape))
-        if self.norm is None:
-            return Rebuilt(value, multiplier)
-        activation = torch.mul(value, self.norm[0], out=self.scratch.take("activation", shape))
-        return Rebuilt(activation.add_(self.norm[1]).mul_(multiplier), multiplier, value)
+    def rebuild(self, index: int, gradient: Tensor) -> Tensor:
+        """Return chunk ``index`` as the next linear layer saw it, up to quantisation; mask its gradient as well."""
+        activation = self.scratch.take("activation", self.codes[index].shape)
+        self.mask_gradient_(index, gradient, activation)
+        return activation
 
     def start_backward(self, hidden: Tensor) -> None:
         """Set the sums over all rows to zero; ``hidden`` has the shape and dtype of the whole gradient."""
         self.num_rows = hidden.shape[0]
         if self.norm is not None:
-            self.gradient_sum = hidden.new_zeros(hidden.shape[1])
-            self.product_sum = torch.zeros_like(self.gradient_sum)
+            self.sums = hidden.new_zeros(2, hidden.shape[1])
 
-    def mask_gradient_(self, gradient: Tensor, rebuilt: Rebuilt) -> None:
-        """Turn a chunk of the output's gradient in place into that of γx̂ + β, and add it to the sums; uses up x̂."""
-        assert rebuilt.multiplier is not None
-        gradient.mul_(rebuilt.multiplier)
-        if rebuilt.normalized is not None:
-            self.gradient_sum.add_(gradient.sum(0))
-            self.product_sum.add_(rebuilt.normalized.mul_(gradient).sum(0))
+    def mask_gradient_(self, index: int, gradient: Tensor, activation: Tensor | None = None) -> None:
+        """Turn a chunk of the output's gradient in place into that of γx̂ + β, and add it to the sums.
+
+        ``activation`` takes what the next linear layer saw.
+        """
+        affine, factor, kept = self.norm or (), keep_factor(self.config.dropout), self.codes[index].tensors
+        sums = mask_gradient_(gradient, self.masks[index], kept, self.config.bits, affine, factor, activation)
+        if self.norm is not None:
+            self.sums.add_(sums)
 
     def average_gradients(self) -> None:
         """Take the means over the whole batch, once the sums cover all rows of this device."""
         if self.norm is None:
             return
-        shared, sums = self.config.shared, (self.gradient_sum, self.product_sum)
-        num_rows = self.num_rows if shared is None else shared.num_rows
-        gradient_sum, product_sum = sums if shared is None else shared.add_up(torch.stack(sums))
-        self.gradient_mean, self.product_mean = gradient_sum / num_rows, product_sum / num_rows
+        shared = self.config.shared
+        if shared is None:
+            gradient_mean, product_mean = self.sums / self.num_rows
+        else:
+            gradient_mean, product_mean = shared.add_up(self.sums) / shared.num_rows
+        self.factors = torch.stack([-product_mean, gradient_mean, self.norm[0] * self.inverse_std])
 
-    def hidden_gradient(self, index: int, gradient: Tensor) -> Tensor:
-        """Return the gradient of the linear layer's output for a chunk, once the means are taken."""
+    def hidden_gradient(self, index: int, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a chunk of the gradient of the linear layer's output, and its column sums; the means must be taken."""
         chunk = self.scratch.take("upper", gradient.shape)
         if self.norm is None:
-            return chunk.copy_(gradient)
-        dequantize(self.codes[index], chunk).mul_(-self.product_mean)
-        chunk.add_(gradient).sub_(self.gradient_mean)
-        return chunk.mul_(self.norm[0] * self.inverse_std)
+            return chunk.copy_(gradient), gradient.sum(0)
+        sums = hidden_gradient(gradient, self.codes[index].tensors, self.config.bits, self.factors, chunk)
+        return chunk, sums
 
     def saved(self) -> list[Tensor]:
         """Return all kept tensors."""

@@ -6,13 +6,16 @@ from math import ceil
 from torch import Tensor
 
 from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.kernel_choice import device_type
 
 CHUNK_VALUES = 1 << 19
+DEVICE_CHUNK_VALUES = 1 << 22
+"""Values of a chunk where every operation has to be launched."""
 MOST_CHUNKS = 32
 """Chunks of a matrix, which grow where there would be more: predicting a step goes through every one of them."""
 
 
-def row_chunks(num_rows: int, width: int) -> Iterator[slice]:
+def row_chunks(num_rows: int, width: int, like: Tensor | None = None) -> Iterator[slice]:
     """Yield ranges of rows that cover ``num_rows``, each of about 524,288 values, or more where 32 would not do.
 
     A chunk is made of whole blocks of 256 rows, which have their random draws to themselves.
@@ -20,8 +23,10 @@ def row_chunks(num_rows: int, width: int) -> Iterator[slice]:
     Args:
         num_rows: Rows of the matrix.
         width: Columns of the widest matrix that is worked on.
+        like: A tensor on the device that works; on an accelerator a chunk has 4,194,304 values. None for the CPU.
     """
-    rows = max(1, CHUNK_VALUES // max(width, 1), ceil(num_rows / MOST_CHUNKS))
+    values = CHUNK_VALUES if like is None or device_type(like) == "cpu" else DEVICE_CHUNK_VALUES
+    rows = max(1, values // max(width, 1), ceil(num_rows / MOST_CHUNKS))
     step = ceil(rows / SEED_ROWS) * SEED_ROWS
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))

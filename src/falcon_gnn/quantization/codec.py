@@ -8,26 +8,31 @@ shrank in rounding would clip its end values and shift the mean. A group that ho
 NaN: loud, not clipped.
 
 The meaning is written once, in plain torch, and registered as the operators ``falcon_gnn::quantize`` and
-``falcon_gnn::dequantize``; a kernel for another device can be registered behind the same names. They work through
-blocks of 524,288 values, so that their temporaries stay below five megabytes however large the tensor is.
+``falcon_gnn::dequantize``, with Triton's kernels behind the same names on CUDA. On the CPU they work through blocks of
+524,288 values, so that their temporaries stay below five megabytes however large the tensor is; on a device that has to
+be told every operation a block is 4,194,304 values, and in a kernel it is a group.
 
 Layout of the packed bytes: the values of a block are cut into 8 / b equal planes, and byte j holds the j-th value of
 every plane, plane 0 in the lowest bits. A last group that is not full is a block of its own, filled up with copies of
-the last value.
+the last value. Codes do not leave the device on which they were made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place, expects_kernels, run_kernel_on_cuda
+from falcon_gnn.quantization.philox import group_halves, halves_bytes
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 BLOCK_VALUES = 1 << 19
+DEVICE_BLOCK_VALUES = 1 << 22
 GROUP_SIZE = 256
 SEED_ROWS = 256
 """Rows of a matrix that share a seed where random draws must not depend on the piece that is worked on."""
@@ -63,6 +68,11 @@ class QuantizedTensor:
     group_size: int = GROUP_SIZE
 
     @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes, zero points and steps."""
+        return self.packed, self.zero, self.scale
+
+    @property
     def nbytes(self) -> int:
         """Bytes kept: codes, zero points and steps."""
         return self.packed.nbytes + self.zero.nbytes + self.scale.nbytes
@@ -82,8 +92,8 @@ def quantize(
         bits: b, one of 1, 2, 4, 8.
         group_size: Values per group, a positive multiple of 8.
         rounding: ``"stochastic"`` (unbiased) or ``"nearest"``.
-        seed: int64 tensor on the CPU which fixes the draws: one value, or for a matrix in groups of 256 one for every
-            256 rows; None takes one from torch's default generator.
+        seed: int64 tensor, best on the CPU or where ``x`` is, which fixes the draws: one value, or for a matrix in
+            groups of 256 one for every 256 rows; None takes one from torch's default generator.
 
     Returns:
         The codes with all that :func:`dequantize` needs; not part of the autograd graph.
@@ -163,10 +173,10 @@ def random_bytes(count: int, generator: torch.Generator) -> Tensor:
 
 @torch.library.custom_op("falcon_gnn::quantize", mutates_args=())
 def _quantize(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    packed, zero, scale = _empty_codes(x, bits, group_size)
+    packed, zero, scale = empty_codes(x, bits, group_size)
     flat = x.reshape(-1)
-    dither = None if seed is None else _Dither(seed, x, group_size)
-    for groups in _blocks(len(flat), group_size):
+    dither = None if seed is None else _make_dither(seed, x, group_size)
+    for groups in _blocks(len(flat), group_size, block_values(x.device)):
         values = flat[groups.start * group_size : groups.stop * group_size]
         octets = packed[_byte_range(groups, bits, group_size)]
         _encode_block(_grouped(values, group_size), octets, zero[groups], scale[groups], bits, dither)
@@ -175,22 +185,28 @@ def _quantize(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> tup
 
 @_quantize.register_fake
 def _(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    return _empty_codes(x, bits, group_size)
+    return empty_codes(x, bits, group_size)
+
+
+run_kernel_on_cuda(_quantize, "quantize", lambda x, seed, bits, group_size: group_size == GROUP_SIZE)
 
 
 @declares_temporaries("falcon_gnn::quantize")
 def _(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> int:
-    # Per value: the codes in float32, four bytes for float32 noise and then int32 codes, and one random byte or code.
-    block = min(_padded(x.numel(), group_size), BLOCK_VALUES)
-    float32_copy = 0 if x.dtype == torch.float32 else 4 * block
     whole_copy = 0 if x.is_contiguous() else x.nbytes
-    return whole_copy + float32_copy + 9 * block + 32 * (block // group_size + 1)
+    if _runs_kernels(x, group_size):
+        return whole_copy
+    # Per value: the codes in float32, four bytes for float32 noise and then int32 codes, and one random byte or code.
+    block = min(_padded(x.numel(), group_size), _block_values(device_type(x)))
+    float32_copy = 0 if x.dtype == torch.float32 else 4 * block
+    drawn = halves_bytes(block) if seed is not None and device_type(x) != "cpu" else 0
+    return whole_copy + float32_copy + drawn + 9 * block + 32 * (block // group_size + 1)
 
 
 @torch.library.custom_op("falcon_gnn::dequantize", mutates_args=("out",))
 def _dequantize(packed: Tensor, zero: Tensor, scale: Tensor, bits: int, group_size: int, out: Tensor) -> None:
     flat = out.view(-1)
-    for groups in _blocks(len(flat), group_size):
+    for groups in _blocks(len(flat), group_size, block_values(out.device)):
         values = flat[groups.start * group_size : groups.stop * group_size]
         octets = packed[_byte_range(groups, bits, group_size)]
         _decode_block(octets, zero[groups], scale[groups], bits, group_size, values)
@@ -201,26 +217,47 @@ def _(packed: Tensor, zero: Tensor, scale: Tensor, bits: int, group_size: int, o
     return None
 
 
+run_kernel_on_cuda(
+    _dequantize, "dequantize", lambda packed, zero, scale, bits, group_size, out: group_size == GROUP_SIZE
+)
+
+
 @declares_temporaries("falcon_gnn::dequantize")
 def _(packed: Tensor, zero: Tensor, scale: Tensor, bits: int, group_size: int, out: Tensor) -> int:
-    block = min(_padded(out.numel(), group_size), BLOCK_VALUES)
+    if _runs_kernels(out, group_size):
+        return 0
+    block = min(_padded(out.numel(), group_size), _block_values(device_type(out)))
     return (1 if out.dtype == torch.float32 else 5) * block + 8 * (block // group_size + 1)
+
+
+def block_values(device: torch.device) -> int:
+    """Return how many values plain torch works on at a time on a device."""
+    return _block_values(device.type)
+
+
+def _block_values(device_name: str) -> int:
+    return BLOCK_VALUES if device_name == "cpu" else DEVICE_BLOCK_VALUES
+
+
+def _runs_kernels(x: Tensor, group_size: int) -> bool:
+    return group_size == GROUP_SIZE and expects_kernels(x)
 
 
 def _padded(count: int, multiple: int) -> int:
     return (count + multiple - 1) // multiple * multiple
 
 
-def _empty_codes(x: Tensor, bits: int, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
+def empty_codes(x: Tensor, bits: int, group_size: int = GROUP_SIZE) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what the codes, zero points and steps of a tensor are written to."""
     padded = _padded(x.numel(), group_size)
     packed = torch.empty(padded * bits // 8, dtype=torch.uint8, device=x.device)
     zero = torch.empty(padded // group_size, dtype=torch.bfloat16, device=x.device)
     return packed, zero, torch.empty_like(zero)
 
 
-def _blocks(num_values: int, group_size: int) -> Iterator[slice]:
+def _blocks(num_values: int, group_size: int, block: int) -> Iterator[slice]:
     """Yield the ranges of groups that are worked on together."""
-    full, step = num_values // group_size, max(1, BLOCK_VALUES // group_size)
+    full, step = num_values // group_size, max(1, block // group_size)
     for start in range(0, full, step):
         yield slice(start, min(start + step, full))
     if num_values % group_size:
@@ -241,12 +278,42 @@ def _grouped(flat: Tensor, group_size: int) -> Tensor:
     return padded.view(-1, group_size)
 
 
+def _make_dither(seed: Tensor, x: Tensor, group_size: int) -> "_Dither | _CountedDither":
+    counts = group_size == GROUP_SIZE and draws_by_place(x.device)
+    return _CountedDither(seed, x) if counts else _Dither(seed, x, group_size)
+
+
+class _CountedDither:
+    """The same from counted random numbers of 16 bits, in groups of 256: a multiple of 2^-16."""
+
+    unit = 2.0**-16
+
+    def __init__(self, seed: Tensor, x: Tensor) -> None:
+        self.seeds = seed.view(-1).to(x.device)
+        self.groups_per_seed = seed_groups(seed, x.shape)
+        self.next_group = 0
+
+    def draw(self, numbers_out: Tensor, fractions_out: Tensor) -> None:
+        """Write the next values' numbers, as floats of shape ``(groups, 256)``, and zeros for the fractions."""
+        groups = slice(self.next_group, self.next_group + len(numbers_out))
+        self.next_group = groups.stop
+        numbers_out.copy_(group_halves(self.seeds, groups, self.groups_per_seed))
+        fractions_out.zero_()
+
+
+def seed_groups(seed: Tensor, shape: Sequence[int]) -> int:
+    """Return how many groups of 256 values share a seed: those of 256 rows, or all where there is one seed only."""
+    return max(1, shape[1]) if seed.numel() > 1 else max(1, -(-prod(shape) // GROUP_SIZE))
+
+
 class _Dither:
     """What is added to fractions before they are cut off: uniform on [0, 1) for every value.
 
     A random byte k per value and one fraction δ per seed make (k + δ) / 256: the mean is exact with a quarter of the
     random bits, and two values share no more than δ. Groups are asked for in ascending order.
     """
+
+    unit = 2.0**-8
 
     def __init__(self, seed: Tensor, x: Tensor, group_size: int) -> None:
         self.seeds, self.device, self.group_size = seed.view(-1), x.device, group_size
@@ -274,7 +341,7 @@ class _Dither:
 
 
 def _encode_block(
-    values: Tensor, packed: Tensor, zero: Tensor, scale: Tensor, bits: int, dither: _Dither | None
+    values: Tensor, packed: Tensor, zero: Tensor, scale: Tensor, bits: int, dither: _Dither | _CountedDither | None
 ) -> None:
     """Write the codes, zero points and steps of grouped float32 values."""
     levels = (1 << bits) - 1
@@ -291,7 +358,7 @@ def _encode_block(
         offset.addcmul_(step, fractions, value=-_LARGEST_FRACTION / 256)
     codes = torch.sub(values, offset[:, None]).mul_(step.reciprocal_()[:, None])
     if dither is not None:
-        codes.add_(scratch, alpha=1 / 256)
+        codes.add_(scratch, alpha=dither.unit)
     if bits == 8:
         codes.clamp_(0, levels)
     # Through int32: float to uint8 is slow, and NaN becomes 0 here rather than stray bits in another group's codes.

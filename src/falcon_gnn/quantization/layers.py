@@ -124,21 +124,30 @@ def check_rows(x: Tensor) -> None:
 
 
 @torch.no_grad()
-def update_running_statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, num_rows: int) -> None:
+def update_running_statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, num_rows: int | Tensor) -> None:
     """Move a batch norm's running statistics towards those of a batch, as torch's own forward pass does.
 
     Args:
         norm: The layer.
         mean: Column means, shape ``(channels,)``.
         variance: Biased column variances, shape ``(channels,)``.
-        num_rows: Rows of the batch; with fewer than two nothing changes.
+        num_rows: Rows of the batch; with fewer than two nothing changes. A tensor is not waited for.
     """
-    if num_rows < 2 or norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
         return
-    norm.num_batches_tracked.add_(1)
-    momentum = 1.0 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
-    norm.running_mean.lerp_(mean, momentum)
-    norm.running_var.lerp_(variance * (num_rows / (num_rows - 1)), momentum)
+    if isinstance(num_rows, int) and norm.momentum is not None:
+        if num_rows >= 2:
+            norm.num_batches_tracked.add_(1)
+            norm.running_mean.lerp_(mean, norm.momentum)
+            norm.running_var.lerp_(variance * (num_rows / (num_rows - 1)), norm.momentum)
+        return
+    num_rows = torch.as_tensor(num_rows, device=mean.device)
+    is_enough = num_rows >= 2
+    norm.num_batches_tracked.add_(is_enough)
+    momentum = 1.0 / norm.num_batches_tracked.clamp(min=1) if norm.momentum is None else norm.momentum
+    share = (is_enough * momentum).to(mean.dtype)
+    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), share)
+    norm.running_var.lerp_(variance * (num_rows / (num_rows - 1).clamp(min=1)).to(variance.dtype), share)
 
 
 class _ReluDropout(torch.autograd.Function):
@@ -166,7 +175,7 @@ class _ReluDropout(torch.autograd.Function):
 class _CompressedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, bits: int) -> Tensor:
-        ctx.chunks = list(row_chunks(x.shape[0], max(weight.shape)))
+        ctx.chunks = list(row_chunks(x.shape[0], max(weight.shape), x))
         seeds = draw_row_seeds(x.shape[0])
         codes = [quantize(x[rows], bits, seed=seeds_of(seeds, rows)) for rows in ctx.chunks]
         ctx.save_for_backward(weight, *flatten_codes(codes))
@@ -204,10 +213,10 @@ class _CompressedBatchNorm(torch.autograd.Function):
         inplace: bool,
         shared: SharedBatch | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.chunks, ctx.bits, ctx.shared = list(row_chunks(*x.shape)), bits, shared
+        ctx.chunks, ctx.bits, ctx.shared = list(row_chunks(x.shape[0], x.shape[1], x)), bits, shared
         moments, scratch = ColumnMoments(x.shape[1], weight), Scratch(weight)
         for rows in ctx.chunks:
-            moments.update(x[rows].to(weight.dtype), scratch)
+            moments.update(x[rows].to(weight.dtype))
         if shared is not None:
             moments.share(shared)
         inverse_std = (moments.variance + eps).rsqrt_()

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
-from falcon_gnn.quantization.chunks import Scratch
+from falcon_gnn.quantization.hidden_ops import merge_moments_
 
 
 @dataclass(frozen=True)
@@ -16,11 +15,11 @@ class SharedBatch:
 
     Attributes:
         add_up: Returns the sum of a tensor over the devices, the same on each.
-        num_rows: Rows on all devices together.
+        num_rows: Rows on all devices together, a tensor of no dimension: what it holds is never waited for.
     """
 
     add_up: Callable[[Tensor], Tensor]
-    num_rows: int
+    num_rows: Tensor
 
 
 @runtime_checkable
@@ -35,31 +34,21 @@ class ColumnMoments:
     """Mean and variance of a matrix's columns, gathered chunk by chunk without cancellation.
 
     Attributes:
-        count: Rows seen.
+        count: Rows seen; a tensor once those of other devices are in.
         mean: Column means, shape ``(width,)``.
         squares: Sums of squared distances from the mean, shape ``(width,)``.
     """
 
     def __init__(self, width: int, like: Tensor) -> None:
-        self.count = 0
+        self.count: int | Tensor = 0
         self.mean = like.new_zeros(width)
         self.squares = like.new_zeros(width)
 
-    def update(self, chunk: Tensor, scratch: Scratch) -> None:
-        """Take in more rows (pairwise merge of Chan, Golub and LeVeque).
-
-        Args:
-            chunk: At least one row, shape ``(rows, width)``.
-            scratch: Its matrix "centred" is used.
-        """
-        mean = chunk.mean(0)
-        centred = torch.sub(chunk, mean, out=scratch.take("centred", chunk.shape))
-        squares = centred.square_().sum(0)
-        total = self.count + len(chunk)
-        distance = mean.sub_(self.mean)
-        self.squares.add_(squares).addcmul_(distance, distance, value=self.count * len(chunk) / total)
-        self.mean.add_(distance, alpha=len(chunk) / total)
-        self.count = total
+    def update(self, chunk: Tensor) -> None:
+        """Take in more rows, shape ``(rows, width)``."""
+        assert isinstance(self.count, int)
+        merge_moments_(self.mean, self.squares, chunk, self.count)
+        self.count += len(chunk)
 
     def share(self, batch: SharedBatch) -> None:
         """Take in the rows that the other devices saw, once all of this device's are in."""
@@ -71,4 +60,4 @@ class ColumnMoments:
     @property
     def variance(self) -> Tensor:
         """Biased variance, shape ``(width,)``; 0 where no row was seen."""
-        return self.squares / max(self.count, 1)
+        return self.squares / (max(self.count, 1) if isinstance(self.count, int) else self.count.clamp(min=1))

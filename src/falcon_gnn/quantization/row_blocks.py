@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_
 from falcon_gnn.quantization.products import add_outer_, add_product, gradient_of, multiply
 
 
@@ -93,20 +94,18 @@ class RowBlock:
             keeps: Whether there will be a backward pass.
             has_output: Whether the output is computed; otherwise it is empty.
         """
-        num_rows, codes = len(hidden), None
+        num_rows, normalized, codes = len(hidden), None, None
         masks = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
-        normalized = None
-        activation = hidden
-        if moments is not None:
-            _normalize_(hidden, moments)
-            if keeps and self.bits is not None:
-                codes = self._encode(hidden, at)
-            elif keeps:
-                normalized = hidden
-            activation = self._scale(hidden, out=torch.empty_like(hidden) if normalized is hidden else hidden)
-        mask = relu_dropout_(activation, masks, self.dropout)
-        if keeps and moments is None and self.bits is not None:
-            codes = self._encode(activation, at)
+        if keeps and self.bits is None and moments is not None:
+            normalized = _normalize_(hidden, moments)
+            activation = self._scale(hidden, out=torch.empty_like(hidden))
+            mask = relu_dropout_(activation, masks, self.dropout)
+        else:
+            activation, bits = hidden, self.bits if keeps and self.bits is not None else 0
+            code_seeds = at.draws.seeds(self.code_place, at.first_row, num_rows) if bits else None
+            norm = self._norm(moments)
+            mask, packed, zero, scale = activate(hidden, norm, masks, code_seeds, self.dropout, bits, hidden)
+            codes = QuantizedTensor(packed, zero, scale, tuple(hidden.shape), hidden.dtype, bits) if bits else None
         output = hidden.new_empty(0)
         if has_output:
             output = linear_rows(
@@ -127,15 +126,16 @@ class RowBlock:
             moments: Of the whole batch; None without a norm.
             counts: Whether the parameters' gradients are added to; if not, ``state.normalized`` is x̂ afterwards.
         """
+        if counts and state.codes is not None:
+            return self._backward_codes(gradient, state, at, moments)
         factor, activation = keep_factor(self.dropout), state.activation
         if state.codes is not None and moments is not None:
             state.normalized = dequantize(state.codes)
-        if state.normalized is not None and activation is None:
+        if counts and state.normalized is not None and activation is None:
             activation = self._scale(state.normalized, out=torch.empty_like(state.normalized))
             apply_mask_(activation, state.mask, factor)
-        elif activation is None and state.codes is not None:
-            activation = dequantize(state.codes)
-        assert activation is not None
+        if activation is None:
+            activation = gradient.new_empty(len(gradient), self.linear.in_features)
         if counts:
             add_linear_gradients(gradient, activation, self.linear, at.dtype)
         below = multiply(gradient, self.linear.weight, activation, at.dtype)
@@ -146,6 +146,25 @@ class RowBlock:
             assert state.normalized is not None
             gradient_of(self.norm.bias).add_(below.sum(0))
             gradient_of(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
+        return below.mul_(self.norm.weight * moments.inverse_std)
+
+    def _backward_codes(self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments | None) -> Tensor:
+        """Do the same from what is kept at b bits, and add to the parameters' gradients."""
+        assert state.codes is not None
+        below = gradient.new_empty(state.codes.shape, dtype=self.linear.weight.dtype)
+        multiply(gradient, self.linear.weight, below, at.dtype)
+        affine = () if moments is None or self.norm is None else (self.norm.weight, self.norm.bias)
+        rebuilt = torch.empty_like(below) if state.activation is None else None
+        sums = mask_gradient_(
+            below, state.mask, state.codes.tensors, state.codes.bits, affine, keep_factor(self.dropout), rebuilt
+        )
+        activation = state.activation if rebuilt is None else rebuilt
+        assert activation is not None
+        add_linear_gradients(gradient, activation, self.linear, at.dtype)
+        if moments is None or self.norm is None:
+            return below
+        gradient_of(self.norm.bias).add_(sums[0])
+        gradient_of(self.norm.weight).add_(sums[1])
         return below.mul_(self.norm.weight * moments.inverse_std)
 
     def correct(self, normalized: Tensor, moments: Moments, num_rows: int) -> Tensor:
@@ -164,6 +183,12 @@ class RowBlock:
         """Return x̂ as the gradient knows it, decoded where it is kept at b bits; ``hidden`` is used up."""
         _normalize_(hidden, moments)
         return hidden if self.bits is None else dequantize(self._encode(hidden, at), hidden)
+
+    def _norm(self, moments: Moments | None) -> tuple[Tensor, ...]:
+        """Return what :func:`activate` normalises with."""
+        if moments is None or self.norm is None:
+            return ()
+        return moments.mean, moments.inverse_std, self.norm.weight, self.norm.bias
 
     def _encode(self, values: Tensor, at: PieceContext) -> QuantizedTensor:
         assert self.bits is not None
@@ -227,5 +252,5 @@ def add_linear_gradients(gradient: Tensor, x: Tensor, linear: nn.Linear, dtype: 
     gradient_of(linear.bias).add_(gradient.sum(0))
 
 
-def _normalize_(hidden: Tensor, moments: Moments) -> None:
-    hidden.sub_(moments.mean).mul_(moments.inverse_std)
+def _normalize_(hidden: Tensor, moments: Moments) -> Tensor:
+    return hidden.sub_(moments.mean).mul_(moments.inverse_std)

@@ -25,6 +25,7 @@ from falcon_gnn.training.partition import (
 )
 from falcon_gnn.training.propagation import SparseMatrix, shared_tensor
 from falcon_gnn.training.targets import Targets
+from falcon_gnn.training.transfer import send
 
 
 class Batch(Protocol):
@@ -60,7 +61,7 @@ class RowBatch:
 
     def to(self, device: torch.device) -> "RowBatch":
         """Return the batch on a device."""
-        return RowBatch(self.features.to(device, non_blocking=True), self.targets.to(device))
+        return RowBatch(send(self.features, device), self.targets.to(device))
 
     def outputs(self, model: nn.Module) -> Tensor:
         """Return the model's outputs, shape ``(n, L)``."""
@@ -94,14 +95,30 @@ class RowBatches:
         targets: Their targets.
         num_batches: Batches per epoch; never more than there are nodes.
         seed: Seeds the shuffles.
+        device: An accelerator, where a batch that is all of an epoch stays; by default it stays in host memory.
     """
 
-    def __init__(self, features: NDArray[Any], targets: Targets, num_batches: int, seed: int) -> None:
+    def __init__(
+        self,
+        features: NDArray[Any],
+        targets: Targets,
+        num_batches: int,
+        seed: int,
+        device: torch.device | None = None,
+    ) -> None:
         self.features, self.targets = features, targets
         self.num_batches, self.seed = min(num_batches, len(targets)), seed
+        self.device = device if device is not None and device.type == "cuda" else None
+        self.whole: RowBatch | None = None
 
     def draw(self, epoch: int) -> Iterator[RowBatch]:
         """Yield the batches of an epoch; rows are read in ascending order, which suits a memory map."""
+        if self.num_batches == 1 and self.device is not None:
+            if self.whole is None:
+                every = np.arange(len(self.targets))
+                self.whole = RowBatch(self.read(every), self.targets).to(self.device)
+            yield self.whole
+            return
         for dealt in self.deal(epoch):
             ids = np.sort(dealt)
             yield RowBatch(self.read(ids), self.targets.take(torch.from_numpy(ids)))
@@ -122,6 +139,10 @@ class RowBatches:
     def at_most(self, num_batches: int) -> "RowBatches":
         """Return the same in no more than so many batches per epoch."""
         return RowBatches(self.features, self.targets, min(self.num_batches, num_batches), self.seed)
+
+    def staying_on(self, device: torch.device) -> "RowBatches":
+        """Return the same for a device, where a batch that is all of an epoch stays."""
+        return RowBatches(self.features, self.targets, self.num_batches, self.seed, device)
 
 
 class FullBatch:
@@ -280,4 +301,4 @@ def to_tensor(features: FeatureMatrix, *, for_training: bool = True) -> Features
 
 def move_rows(rows: Tensor | None, device: torch.device) -> Tensor | None:
     """Return row numbers on a device; None stays None."""
-    return None if rows is None else rows.to(device, non_blocking=True)
+    return None if rows is None else send(rows, device)

@@ -10,7 +10,7 @@ from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.labels import Task
 
 ModelName = Literal["gcn", "sign", "qsign", "sign-original", "cluster-gcn", "gas"]
-Precision = Literal["float32", "bf16"]
+Precision = Literal["float32", "tf32", "bf16"]
 TrainOn = Literal["graph", "rows"]
 BITS = (1, 2, 4, 8)
 """Bits that divide a byte."""
@@ -116,8 +116,8 @@ class TrainConfig:
         patience: Evaluations without a better validation score before training stops, >= 1; with none it never does.
         eval_every: Epochs between two evaluations, >= 1.
         seed: Draws weights, dropout, batches, METIS parts and stochastic rounding.
-        precision: ``float32``, or ``bf16`` for autocast in the training steps. It is worth it on CUDA, and on CPUs with
-            AMX.
+        precision: ``float32``; ``bf16`` for autocast in the training steps, worth it on CUDA, and on CPUs with AMX; or
+            ``tf32``, on CUDA, for products with inputs of 10 bits after the point.
         deterministic: Whether torch must use deterministic algorithms only.
         validation_metric: Score that picks the best epoch; regression always uses the mean squared error.
         device: ``auto`` (CUDA where there is one), or any name torch knows.

@@ -19,6 +19,7 @@ from falcon_gnn.training.models import GCN, GraphInput
 from falcon_gnn.training.partition import DrawnBatch, PartSizes, deal_parts, join_parts, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
 from falcon_gnn.training.targets import Targets
+from falcon_gnn.training.transfer import locked_empty
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,13 +32,18 @@ class Histories:
         num_nodes: N.
         hidden_channels: Width of the hidden layers.
         num_levels: Hidden layers, one history each.
-        pin_memory: Whether the histories and the vectors on their way out of them lie in page-locked memory, from which
-            CUDA copies at full speed and without waiting.
     """
 
-    def __init__(self, num_nodes: int, hidden_channels: int, num_levels: int, *, pin_memory: bool = False) -> None:
-        self.pin_memory = pin_memory
-        self.levels = [torch.zeros(num_nodes, hidden_channels, pin_memory=pin_memory) for _ in range(num_levels)]
+    def __init__(self, num_nodes: int, hidden_channels: int, num_levels: int) -> None:
+        self._levels = [torch.zeros(num_nodes, hidden_channels) for _ in range(num_levels)]
+        self._coming: list[_Coming] = []
+
+    @property
+    def levels(self) -> list[Tensor]:
+        """What is remembered, shape ``(num_nodes, hidden_channels)`` per hidden layer."""
+        for level in range(len(self._levels)):
+            self._settle(level)
+        return self._levels
 
     def push(self, level: int, node_ids: Tensor, values: Tensor) -> None:
         """Remember the output of layer ``level`` for some nodes.
@@ -47,15 +53,44 @@ class Histories:
             node_ids: Distinct nodes, in host memory, shape ``(n,)``.
             values: Their vectors, on any device, shape ``(n, hidden_channels)``.
         """
-        history = self.levels[level]
-        history[node_ids] = values.detach().to(history.device, history.dtype)
+        history, values = self._levels[level], values.detach()
+        if values.device.type != "cuda":
+            self._settle(level)
+            history[node_ids] = values.to(history.device, history.dtype)
+            return
+        # Copied beside the kernels that follow; it is put in its place when it is asked for.
+        staged = locked_empty(*values.shape)
+        staged.copy_(values, non_blocking=True)
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        copied.record(torch.cuda.current_stream(values.device))
+        self._coming.append(_Coming(level, node_ids, staged, copied))
 
     def pull(self, level: int, node_ids: Tensor, device: torch.device) -> Tensor:
         """Return what is remembered of layer ``level`` for some nodes, on a device, shape ``(n, hidden_channels)``."""
-        history = self.levels[level]
-        pulled = torch.empty(len(node_ids), history.shape[1], pin_memory=self.pin_memory)
+        self._settle(level)
+        history = self._levels[level]
+        if device.type != "cuda":
+            return torch.index_select(history, 0, node_ids).to(device)
+        pulled = locked_empty(len(node_ids), history.shape[1])
         torch.index_select(history, 0, node_ids, out=pulled)
         return pulled.to(device, non_blocking=True)
+
+    def _settle(self, level: int) -> None:
+        """Put what is on its way to a history in its place, in order."""
+        for coming in [coming for coming in self._coming if coming.level == level]:
+            coming.copied.synchronize()
+            self._levels[level][coming.node_ids] = coming.values
+            self._coming.remove(coming)
+
+
+@dataclass(frozen=True, eq=False)
+class _Coming:
+    """Vectors on their way from the device to a history."""
+
+    level: int
+    node_ids: Tensor
+    values: Tensor
+    copied: torch.cuda.Event
 
 
 @dataclass(frozen=True)

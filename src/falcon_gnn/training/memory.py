@@ -36,6 +36,7 @@ from falcon_gnn.resources import peak_resident_memory
 _M_MMAP_THRESHOLD = -3
 
 Kind = Literal["parameters", "gradients", "optimizer", "activations", "inputs", "temporaries"]
+Measure = Literal["tensors", "allocated"]
 KINDS: tuple[Kind, ...] = ("parameters", "gradients", "optimizer", "activations", "inputs", "temporaries")
 
 
@@ -64,6 +65,11 @@ class MemoryPeak:
     temporaries: int = 0
     reserved: int | None = None
     device_used: int | None = None
+
+    @property
+    def measure(self) -> Measure:
+        """What the peak is a peak of: live ``tensors``, or on CUDA bytes ``allocated`` by torch."""
+        return "tensors" if self.reserved is None else "allocated"
 
     @property
     def total_mib(self) -> float:
@@ -96,6 +102,8 @@ def measure_peak(
     if device.type != "cuda" or not torch.cuda.is_available():
         return MemoryPeak(sum(kinds.values()), **kinds)
     torch.cuda.synchronize(device)
+    # What the allocator still holds of earlier work would count as reserved.
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     step()
     torch.cuda.synchronize(device)

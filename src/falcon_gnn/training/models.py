@@ -13,6 +13,7 @@ from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.quantization.row_blocks import RowBlock, RowChain
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.propagation import SparseMatrix
+from falcon_gnn.training.transfer import send
 
 Features = Tensor | SparseMatrix
 
@@ -49,8 +50,8 @@ class GraphInput:
         return replace(
             self,
             adjacency=self.adjacency.to(device),
-            aggregated=self.aggregated.to(device),
-            features=None if self.features is None else self.features.to(device),
+            aggregated=_send(self.aggregated, device),
+            features=None if self.features is None else _send(self.features, device),
         )
 
     def first_layer(self, model: "GCN") -> Tensor:
@@ -281,6 +282,10 @@ def build_model(config: ModelConfig, in_features: int, num_outputs: int) -> nn.M
         batch_norm=config.batch_norm,
         bits=config.bits,
     )
+
+
+def _send(features: Features, device: torch.device) -> Features:
+    return send(features, device) if isinstance(features, Tensor) else features.to(device)
 
 
 def _multiply_input(features: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:

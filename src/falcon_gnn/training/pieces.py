@@ -17,7 +17,6 @@ from math import ceil
 import torch
 from torch import Tensor, nn
 
-from falcon_gnn.quantization.chunks import Scratch
 from falcon_gnn.quantization.codec import SEED_ROWS
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.layers import check_rows, update_running_statistics
@@ -128,13 +127,13 @@ class _ChainStep:
         for level, block in enumerate(blocks):
             norm = block.norm
             assert norm is not None
-            found, scratch = ColumnMoments(norm.num_features, norm.weight), Scratch(norm.weight)
+            found = ColumnMoments(norm.num_features, norm.weight)
             is_kept = keep_matrix and norm.num_features == blocks[-1].linear.in_features
             if is_kept and self.kept_level < 0:
                 self.kept = norm.weight.new_empty(len(self.x), norm.num_features)
             for rows in self.rows:
                 hidden = self._hidden(level, rows)
-                found.update(hidden, scratch)
+                found.update(hidden)
                 if is_kept:
                     self.kept[rows] = hidden
                 del hidden

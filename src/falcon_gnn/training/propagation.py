@@ -9,7 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from falcon_gnn.errors import OptionError
+from falcon_gnn.quantization.kernel_choice import kernels_for
 from falcon_gnn.quantization.temporaries import declares_temporaries
+from falcon_gnn.training.transfer import send
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,9 +66,9 @@ class SparseMatrix:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "SparseMatrix":
         """Return the matrix on a device, its values in a type; itself where nothing changes."""
         return SparseMatrix(
-            self.indptr.to(device, non_blocking=True),
-            self.indices.to(device, non_blocking=True),
-            self.values.to(device, dtype, non_blocking=True),
+            send(self.indptr, device),
+            send(self.indices, device),
+            send(self.values, device, dtype),
             self.num_columns,
             None if self.transposed is None else self.transposed.to(device, dtype),
         )
@@ -109,6 +112,8 @@ def spmm(
         Shape ``(R, d)``, type of ``x``.
     """
     x = x.contiguous()
+    if x.device.type == "cuda" and torch.are_deterministic_algorithms_enabled():
+        return _deterministic_product(indptr, indices, values, x)
     size = (indptr.shape[0] - 1, x.shape[0])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
@@ -119,6 +124,20 @@ def spmm(
     # With beta = 0 an uninitialised result is never read, and is not zeroed first as by `matrix @ x`.
     out = x.new_empty(size[0], x.shape[1])
     return torch.addmm(out, matrix, x, beta=0, out=out)
+
+
+def _deterministic_product(indptr: Tensor, indices: Tensor, values: Tensor, x: Tensor) -> Tensor:
+    """Return the product with the entries of a row added in their order, which cuSPARSE does not promise.
+
+    Raises:
+        OptionError: If no kernel of ours runs here.
+    """
+    kernels = kernels_for(x.device)
+    if kernels is None:
+        msg = "deterministic=True needs Triton for products with a sparse matrix on CUDA. Run: pip install triton"
+        raise OptionError(msg)
+    product: Tensor = kernels.multiply_sparse(indptr, indices, values, x)
+    return product
 
 
 def _has_mkl_product(dtype: torch.dtype) -> bool:

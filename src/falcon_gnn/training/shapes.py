@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.quantization.kernel_choice import standing_for
 from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
@@ -167,7 +168,8 @@ def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Me
     """Return the memory peak of a training step on a batch of a graph, on CUDA without what stays in host memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode(), torch.random.fork_rng([]):
+    device_name = "cuda" if trains_on_cuda(config) else "cpu"
+    with FakeTensorMode(), torch.random.fork_rng([]), standing_for(device_name):
         model = build_model(config.model, graph.num_features, graph.num_outputs).train()
         optimizer = make_optimizer(model, config)
         inputs = _fake_batch(graph, batch, config)

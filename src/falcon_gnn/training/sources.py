@@ -48,16 +48,14 @@ def make_source(
     targets = take_targets(graph, task, node_ids).with_power(config.weight_power)
     model = config.model
     if config.trains_on_rows:
-        return _make_row_source(graph, config, node_ids, targets, hop_source)
+        return _make_row_source(graph, config, node_ids, targets, hop_source).staying_on(device)
     if model.model == "gcn":
         return FullBatch(graph, node_ids, targets, model.concat_self, device, normalize=config.normalize_hops)
     num_parts = config.batches_of_parts if model.num_parts is None else model.num_parts
     settings = PartSettings(num_parts, config.batches_of_parts, model.concat_self, config.seed, config.normalize_hops)
     if model.model == "cluster-gcn":
         return PartBatches(graph, node_ids, targets, settings)
-    histories = Histories(
-        graph.num_nodes, model.hidden_channels, model.num_layers - 1, pin_memory=device.type == "cuda"
-    )
+    histories = Histories(graph.num_nodes, model.hidden_channels, model.num_layers - 1)
     return HistoryBatches(graph, node_ids, targets, settings, histories)
 
 

@@ -170,7 +170,11 @@ class TrainingState:
         if not self.crew.is_writer:
             self.best_weights, self.best_epoch = self._weights(), len(self.epochs)
         self.model.load_state_dict(self.best_weights)
-        test = self._judge(self.eval_graph.test_mask)
+        validation = None if self.validation is None else self.validation.metrics(self.model)
+        judge = self._judge(self.eval_graph.test_mask)
+        test = None if judge is None else judge.metrics(self.model)
+        # What scores a model holds tensors on the device, which are no part of a training step.
+        self.validation = judge = None
         low, median, high = np.quantile([record.seconds for record in self.epochs], [0.25, 0.5, 0.75]).tolist()
         return TrainResult(
             spec=self.spec,
@@ -180,8 +184,8 @@ class TrainingState:
             best_score=self.best_score,
             stopped_early=len(self.epochs) < self.config.num_epochs,
             epoch_seconds=(low, median, high),
-            validation=None if self.validation is None else self.validation.metrics(self.model),
-            test=None if test is None else test.metrics(self.model),
+            validation=validation,
+            test=test,
             num_parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             memory=self._measure_memory() if self.config.measure_memory else None,
         )
@@ -197,7 +201,6 @@ class TrainingState:
 
         The steps spoil the weights: they are the last thing done with them.
         """
-        self.validation = None
         self.model.train()
         candidates = undominated(self.source.sizes(self.config.num_epochs))
         candidates.sort(key=lambda drawn: self._rough_bytes(drawn.size), reverse=True)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 import torch
+import torch.utils.deterministic
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
@@ -14,6 +15,7 @@ from falcon_gnn.training.column_blocks import add_block_gradients
 from falcon_gnn.training.config import Precision, TrainConfig
 from falcon_gnn.training.models import GCN
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
+from falcon_gnn.training.transfer import read_ahead
 
 _FUSED_DEVICES = ("cpu", "cuda")
 
@@ -111,6 +113,8 @@ def run_epoch(
     """
     model.train()
     device = next(model.parameters()).device
+    if device.type == "cuda":
+        batches = read_ahead(batches)
     total, count = torch.zeros(2, dtype=torch.float64, device=device)
     while group := list(islice(batches, group_size(config))):
         done = training_step(model, optimizer, group, config.precision, pieces_of(config))
@@ -138,6 +142,39 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Refuse a precision that a device does not compute in.
+
+    Raises:
+        OptionError: If it does not.
+    """
+    is_cuda = device.type == "cuda"
+    if precision == "bf16" and is_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
+        card = torch.cuda.get_device_name(device)
+        msg = f"precision='bf16' needs a card that computes in bfloat16, got {card}. Use precision='float32'."
+        raise OptionError(msg)
+    if precision == "tf32" and not is_cuda:
+        msg = f"precision='tf32' is a way of CUDA cards to multiply, got device {device.type!r}. Use 'float32'."
+        raise OptionError(msg)
+
+
+@contextmanager
+def own_settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Do the same as :func:`own_randomness`, and let float32 products be in TF32 if a configuration says so.
+
+    Raises:
+        OptionError: If the device does not compute in the configured precision.
+    """
+    check_precision(config.precision, device)
+    before = torch.backends.cuda.matmul.allow_tf32
+    with own_randomness(config.seed, device, deterministic=config.deterministic):
+        torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+
 @contextmanager
 def own_randomness(seed: int, device: torch.device, *, deterministic: bool) -> Iterator[None]:
     """Seed torch's generators and choose its algorithms, and put both back afterwards.
@@ -147,16 +184,22 @@ def own_randomness(seed: int, device: torch.device, *, deterministic: bool) -> I
         device: Device whose generator is used beside the CPU's.
         deterministic: Whether algorithms that are not deterministic are refused.
     """
-    devices = [device.index or 0] if device.type == "cuda" else []
+    devices = []
+    if device.type == "cuda":
+        devices = [torch.cuda.current_device() if device.index is None else device.index]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     with torch.random.fork_rng(devices):
         torch.manual_seed(seed)
         if deterministic:
             # cuBLAS reads this once, when it is first used; without it torch refuses its products.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
+            # No operator here reads memory that it has not written; filling it all would be a launch for each tensor.
+            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(before, warn_only=warn_only)
+            torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from torch.nn import functional
 from falcon_gnn.errors import GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task, check_labels, class_ids, infer_task, known_cells, labelled_nodes
+from falcon_gnn.training.transfer import send
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Targets:
 
     def to(self, device: torch.device) -> "Targets":
         """Return the targets on a device."""
-        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
-        return replace(self, values=self.values.to(device, non_blocking=True), weights=weights)
+        weights = None if self.weights is None else send(self.weights, device)
+        return replace(self, values=send(self.values, device), weights=weights)
 
     def rows(self, rows: slice) -> "Targets":
         """Return the targets of a range of the nodes, without a copy."""

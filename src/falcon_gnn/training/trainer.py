@@ -14,7 +14,7 @@ from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard, ProgressBar, Reporter, TensorBoardLog
 from falcon_gnn.training.sources import HopSource
 from falcon_gnn.training.state import TrainingState, TrainResult
-from falcon_gnn.training.steps import own_randomness
+from falcon_gnn.training.steps import own_settings
 
 
 def train(
@@ -64,7 +64,7 @@ def train(
         raise OptionError(msg)
     crew = Crew() if crew is None else crew
     config, file = crew.fit(config), None if checkpoint is None else Path(checkpoint)
-    with own_randomness(config.seed, crew.device(config.device), deterministic=config.deterministic):
+    with own_settings(config, crew.device(config.device)):
         training = TrainingState(graph, graph if eval_graph is None else eval_graph, config, crew, hop_source)
         if resume and file is not None:
             training.restore(read_checkpoint(file))

@@ -1,0 +1,64 @@
+"""Tensors on their way to the device, so that neither side waits for the other."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Item = TypeVar("Item")
+
+_logger = logging.getLogger(__name__)
+
+
+def send(tensor: Tensor, device: torch.device | str | None, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor on a device, in a type; itself where nothing changes.
+
+    To CUDA it goes through page-locked memory, from which a copy runs beside the kernels and nobody waits for it. Where
+    no memory can be locked it is copied as it is.
+
+    Args:
+        tensor: On any device.
+        device: Where it is wanted; None leaves it where it is.
+        dtype: In which type; None leaves it as it is.
+    """
+    is_sent = device is not None and torch.device(device).type == "cuda" and tensor.device.type == "cpu"
+    if is_sent and not tensor.is_pinned():
+        tensor = locked(tensor)
+    return tensor.to(device, dtype, non_blocking=True)
+
+
+def locked(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor in page-locked memory, or the tensor itself where no memory can be locked."""
+    try:
+        return tensor.pin_memory()
+    except RuntimeError as error:
+        _note_unlocked(str(error).splitlines()[0])
+        return tensor
+
+
+def locked_empty(num_rows: int, num_columns: int) -> Tensor:
+    """Return a float32 matrix of undefined content in page-locked memory, or in any where none can be locked."""
+    try:
+        return torch.empty(num_rows, num_columns, pin_memory=True)
+    except RuntimeError as error:
+        _note_unlocked(str(error).splitlines()[0])
+        return torch.empty(num_rows, num_columns)
+
+
+@cache
+def _note_unlocked(reason: str) -> None:
+    _logger.warning("no memory can be locked for copies to the device, which are slower without: %s", reason)
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the same items, each made while the one before is used: by a thread, in host memory."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="falcon-gnn-batches") as worker:
+        waiting = worker.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = worker.submit(next, items, end)
+            yield item  # type: ignore[misc]
