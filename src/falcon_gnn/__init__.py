@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from falcon_gnn.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from falcon_gnn.datasets.load import load_graph
     from falcon_gnn.errors import (
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from falcon_gnn.reduction.result import CollapseResult
     from falcon_gnn.training.config import ModelConfig, TrainConfig
 
-__version__ = "0.2.0"
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "datasets.load": ("load_graph",),

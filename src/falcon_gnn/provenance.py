@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import falcon_gnn
+from falcon_gnn.version import __version__
 
 _VERSIONED = ("numpy", "scipy", "numba", "scikit-learn", "torch", "torch_geometric")
 
@@ -32,7 +32,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
 def describe_versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that matter for a figure."""
     # Not of the metadata, which an editable installation leaves as they were on the day it was made.
-    versions = {"python": platform.python_version(), "falcon-gnn": falcon_gnn.__version__}
+    versions = {"python": platform.python_version(), "falcon-gnn": __version__}
     for package in _VERSIONED:
         try:
             versions[package] = version(package)
