@@ -38,6 +38,17 @@ def _score(part: str, name: str) -> Callable[[Record], float | None]:
     return read
 
 
+def _score_alone(part: str, name: str) -> Callable[[Record], float | None]:
+    """Read a score of the model without the labels that mend its predictions; the score itself where none do."""
+    with_help = _score(part, name)
+
+    def read(record: Record) -> float | None:
+        correction = record.get("correction")
+        return with_help(record if correction is None else {"scores": correction["model_alone"]})
+
+    return read
+
+
 def _label_error(name: str) -> Callable[[Record], float | None]:
     return lambda record: _scaled((record.get("reduction") or {}).get(name), 100)
 
@@ -71,6 +82,9 @@ def _scaled(value: float | None, factor: float) -> float | None:
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("Accuracy", "%", 2, _score("test", "accuracy")),
     "micro_f1": Metric("Micro-F1", "%", 2, _score("test", "micro_f1")),
+    "roc_auc": Metric("ROC-AUC", "%", 2, _score("test", "roc_auc")),
+    "accuracy_alone": Metric("Accuracy, model alone", "%", 2, _score_alone("test", "accuracy")),
+    "roc_auc_alone": Metric("ROC-AUC, model alone", "%", 2, _score_alone("test", "roc_auc")),
     "sensitivity": Metric("Sensitivity", "%", 2, _score("test", "micro_sensitivity")),
     "specificity": Metric("Specificity", "%", 2, _score("test", "micro_specificity")),
     "validation_accuracy": Metric("Validation accuracy", "%", 2, _score("validation", "accuracy")),

@@ -45,7 +45,8 @@ class CollapseConfig:
             labels outside the training mask hidden. By default train if there is a training mask, else full with all
             labels visible.
         selection: Which nodes of a cluster survive, for neighbors: all but the ``lowest`` (the paper and the default),
-            ``stratified`` or ``random``.
+            ``stratified``, ``random``, or ``herding``: of each class the nodes whose mean follows that of the class
+            (:mod:`falcon_gnn.reduction.herding`), a baseline of others that takes no clusters.
         order: Order of the merges, for neighbors: ``cluster`` by cluster (Alg. 1, the default) or ``global``.
         merge: What a survivor carries: its own features and labels (``hub``, the paper and the default for neighbors),
             the ``mean`` of its group (the default for alike nodes), or ``drop``: its own, and nothing is merged. The
@@ -59,7 +60,7 @@ class CollapseConfig:
         closeness_samples: Sources of closeness; exact by default.
         groups: Who merges with whom: a node with its strongest neighbor (``neighbors``, Alg. 1), or nodes of one class
             that a GNN sees ``alike`` (ours). See :mod:`falcon_gnn.reduction.alike`.
-        num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by.
+        num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by, and that herding follows.
         cluster_on: What alike nodes are compared by: ``hops``, or where few nodes are labelled the outputs of a
             ``teacher``. That is a ridge regression on 2k hops, whose probabilities then also label the groups
             (:mod:`falcon_gnn.reduction.teacher`).

@@ -18,6 +18,7 @@ from falcon_gnn.reduction.clock import OnStage, StageClock
 from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import MergedEdges, merge_edges, merge_into_neighbors, order_removals
+from falcon_gnn.reduction.herding import select_by_herding
 from falcon_gnn.reduction.matrix import build_matrix
 from falcon_gnn.reduction.report import make_report
 from falcon_gnn.reduction.result import CollapseResult, spread_to_input
@@ -149,15 +150,24 @@ def _choose_neighbors(
     own_scores, own_clusters = own
     with clock.stage("centrality"):
         phi, rank = _rank(scope, config, own_scores)
+    is_herding, points = config.selection == "herding", np.empty((0, 0), np.float32)
+    if is_herding:
+        with clock.stage("hop features"):
+            points = node_space(graph, scope, config, encoding)
     with clock.stage("clustering"):
         cluster = own_clusters
-        if cluster is None:
+        if is_herding:
+            cluster = node_kinds(points, encoding, config, None) if cluster is None else cluster
+        elif cluster is None:
             matrix = build_matrix(graph.x, encoding, config.gamma, None if scope.is_whole else scope.ids)
             cluster = cluster_nodes(matrix, len(scope.ids), config.num_clusters, config.seed)
     with clock.stage("selection"):
         sizes = np.bincount(cluster[~protected], minlength=int(cluster.max()) + 1)
         budgets = split_budget(sizes, budget - int(protected.sum()))
-        survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
+        if is_herding:
+            survives = protected | select_by_herding(points, cluster, budgets, ~protected)
+        else:
+            survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
         order = order_removals(~survives, rank, cluster, str(config.order))
     with clock.stage("contraction"):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)

@@ -31,6 +31,7 @@ _SELECTION_RULES = {
     "lowest": "In each cluster the nodes of lowest centrality are removed.",
     "stratified": "In each cluster the survivors are spread evenly over centrality.",
     "random": "In each cluster the survivors are a random sample.",
+    "herding": "In each class the survivors are those whose mean follows that of the class.",
 }
 _ALIKE_RULE = (
     "Nodes of one class, or of one feature-label cluster, that a GNN sees alike share a group; the node nearest to its "
