@@ -89,15 +89,13 @@ class CollapseConfig:
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
-        """Return the options that we recommend in place of the paper's where a model reads the reduced graph.
-
-        PageRank, and survivors that carry the mean of their group; measured in ``docs/budgets.md``.
+        """Return the options that we recommend in place of the paper's: groups of alike nodes (``docs/judged.md``).
 
         Args:
             node_budget: As in the class.
             options: Fields of the class; they override the recommendation.
         """
-        return cls(**{"node_budget": node_budget, "centrality": "pagerank", "merge": "mean", **options})
+        return cls(**{"node_budget": node_budget, "groups": "alike", **options})
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""
