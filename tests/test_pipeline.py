@@ -401,3 +401,7 @@ def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
     assert outcome.trained_on.num_nodes == 24
     assert outcome.reduction is not None
     assert outcome.reduction.graph.label_distribution is not None
+    assert outcome.teacher is not None
+    said = outcome.reduction.teacher.argmax(axis=1)[graph.test_mask] == graph.y[graph.test_mask]
+    assert outcome.teacher.accuracy == pytest.approx(said.mean())
+    assert outcome.to_dict()["teacher"]["accuracy"] == outcome.teacher.accuracy

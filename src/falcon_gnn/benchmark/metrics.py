@@ -53,6 +53,10 @@ def _label_error(name: str) -> Callable[[Record], float | None]:
     return lambda record: _scaled((record.get("reduction") or {}).get(name), 100)
 
 
+def _teacher_accuracy(record: Record) -> float | None:
+    return _scaled((record.get("teacher") or {}).get("accuracy"), 100)
+
+
 def _memory(record: Record) -> float | None:
     return _scaled((record.get("memory") or {}).get("total"), 1 / _MIB)
 
@@ -85,6 +89,7 @@ METRICS: dict[str, Metric] = {
     "roc_auc": Metric("ROC-AUC", "%", 2, _score("test", "roc_auc")),
     "accuracy_alone": Metric("Accuracy, model alone", "%", 2, _score_alone("test", "accuracy")),
     "roc_auc_alone": Metric("ROC-AUC, model alone", "%", 2, _score_alone("test", "roc_auc")),
+    "teacher_accuracy": Metric("Accuracy, teacher alone", "%", 2, _teacher_accuracy),
     "sensitivity": Metric("Sensitivity", "%", 2, _score("test", "micro_sensitivity")),
     "specificity": Metric("Specificity", "%", 2, _score("test", "micro_specificity")),
     "validation_accuracy": Metric("Validation accuracy", "%", 2, _score("validation", "accuracy")),

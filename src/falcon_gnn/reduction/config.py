@@ -63,7 +63,8 @@ class CollapseConfig:
         num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by, and that herding follows.
         cluster_on: What alike nodes are compared by: ``hops``, or where few nodes are labelled the outputs of a
             ``teacher``. That is a ridge regression on 2k hops, whose probabilities then also label the groups
-            (:mod:`falcon_gnn.reduction.teacher`).
+            (:mod:`falcon_gnn.reduction.teacher`). Nodes selected at random or by herding can be labelled so too, which
+            is a baseline.
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -120,8 +121,11 @@ class CollapseConfig:
                     f"{getattr(self, name)!r} with groups='alike'. Leave it out."
                 )
                 raise OptionError(msg)
-        if self.cluster_on == "teacher" and self.groups != "alike":
-            msg = f"cluster_on='teacher' is an option of groups='alike', got groups={self.groups!r}. Set both, or none."
+        if self.cluster_on == "teacher" and self.groups != "alike" and self.selection not in ("random", "herding"):
+            msg = (
+                "cluster_on='teacher' is an option of groups='alike', and of selection='random' and 'herding', got "
+                f"groups={self.groups!r} with selection={self.selection!r}. Set one of them, or leave it out."
+            )
             raise OptionError(msg)
         least_hops = 1 if self.groups == "alike" else 0
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):

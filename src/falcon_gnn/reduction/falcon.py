@@ -151,13 +151,16 @@ def _choose_neighbors(
     with clock.stage("centrality"):
         phi, rank = _rank(scope, config, own_scores)
     is_herding, points = config.selection == "herding", np.empty((0, 0), np.float32)
+    teacher = _fit_teacher(graph, scope, config, encoding, clock)
     if is_herding:
         with clock.stage("hop features"):
-            points = node_space(graph, scope, config, encoding)
+            points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
     with clock.stage("clustering"):
         cluster = own_clusters
-        if is_herding:
-            cluster = node_kinds(points, encoding, config, None) if cluster is None else cluster
+        if cluster is None and teacher is not None:
+            cluster = teacher.probabilities.argmax(axis=1)
+        elif cluster is None and is_herding:
+            cluster = node_kinds(points, encoding, config, None)
         elif cluster is None:
             matrix = build_matrix(graph.x, encoding, config.gamma, None if scope.is_whole else scope.ids)
             cluster = cluster_nodes(matrix, len(scope.ids), config.num_clusters, config.seed)
@@ -172,7 +175,17 @@ def _choose_neighbors(
     with clock.stage("contraction"):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
     budgets = budgets + np.bincount(cluster[protected], minlength=len(budgets))
-    return _Choice(groups, order, cluster, budgets, phi, rank)
+    return _Choice(groups, order, cluster, budgets, phi, rank, teacher)
+
+
+def _fit_teacher(
+    graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None, clock: StageClock
+) -> Teacher | None:
+    """Return the teacher, if there is to be one."""
+    if config.cluster_on != "teacher":
+        return None
+    with clock.stage("teacher"):
+        return make_teacher(graph, scope, config, encoding)
 
 
 def _choose_alike(
@@ -181,10 +194,7 @@ def _choose_alike(
 ) -> _Choice:  # fmt: skip
     """Return groups of alike nodes; nothing is ranked."""
     num_nodes = len(scope.ids)
-    teacher = None
-    if config.cluster_on == "teacher":
-        with clock.stage("teacher"):
-            teacher = make_teacher(graph, scope, config, encoding)
+    teacher = _fit_teacher(graph, scope, config, encoding, clock)
     with clock.stage("hop features"):
         points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
     with clock.stage("clustering"):
