@@ -191,6 +191,7 @@ def _reduction_facts(result: CollapseResult) -> dict[str, Any]:
         "seconds": report.seconds,
         "label_distribution_error": labels and labels.label_distribution_error,
         "label_distribution_error_relative": labels and labels.label_distribution_error_relative,
+        "adjusted_homophily": report.adjusted_homophily,
         "num_nodes_in_scope": report.before.num_nodes,
         "spectral_error": error and asdict(error),
     }
