@@ -14,7 +14,7 @@ from falcon_gnn.reduction.attributes import Groups
 from falcon_gnn.reduction.clock import StageClock
 from falcon_gnn.reduction.grouping import IdArray
 from falcon_gnn.reduction.homophily import adjusted_homophily
-from falcon_gnn.reduction.notes import note_input, note_losses, note_options
+from falcon_gnn.reduction.notes import note_input, note_losses, note_neighbors, note_options
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import peak_resident_memory
 
@@ -260,6 +260,7 @@ def make_report(
         features = summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
     num_dropped = int((groups.assignment < 0).sum())
     shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
+    homophily = adjusted_homophily(scope, encoding)
     notes = (
         *note_input(
             has_x=graph.x is not None,
@@ -268,6 +269,7 @@ def make_report(
             attributes=graph.node_attributes,
         ),
         *note_options(has_own_clusters=options.get("num_clusters") == "given"),
+        *note_neighbors(options.get("groups"), homophily),
         *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
     )
     return CollapseReport(
@@ -285,6 +287,6 @@ def make_report(
         cleaning=graph.cleaning,
         seconds=clock.seconds,
         peak_memory_bytes=peak_resident_memory(),
-        adjusted_homophily=adjusted_homophily(scope, encoding),
+        adjusted_homophily=homophily,
         notes=notes,
     )
