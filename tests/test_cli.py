@@ -102,18 +102,20 @@ def test_collapse_to_memory_says_when_everything_fits(source: str, tmp_path: Pat
 
 def test_the_recommended_preset_leaves_the_options_given_alone(source: str, tmp_path: Path) -> None:
     words = ["--preset", "recommended", "--node-budget", "0.34"]
-    call("train", source, *words, "--centrality", "degree", "--out", str(tmp_path), *QUICK)
+    call("train", source, *words, "--weight-power", "1.0", "--out", str(tmp_path), *QUICK)
     config = json.loads((tmp_path / "record.json").read_text())["config"]
-    assert (config["hops_from"], config["reduction"]["selection"]) == ("original", "stratified")
-    assert config["reduction"]["centrality"] == "degree"
+    assert (config["hops_from"], config["reduction"]["groups"]) == ("original", "alike")
+    assert (config["training"]["weight_power"], config["training"]["normalize_hops"]) == (1.0, True)
+    call("train", source, *words, "--no-normalize-hops", "--out", str(tmp_path), *QUICK)
+    assert not json.loads((tmp_path / "record.json").read_text())["config"]["training"]["normalize_hops"]
 
 
-def test_the_recommended_preset_corrects_predictions_unless_told_otherwise(source: str, tmp_path: Path) -> None:
+def test_predictions_are_mended_where_that_is_asked_for(source: str, tmp_path: Path) -> None:
     words = ["--preset", "recommended", "--node-budget", "0.34"]
-    output = call("train", source, *words, "--out", str(tmp_path), *QUICK)
+    output = call("train", source, *words, "--correct-and-smooth", "--out", str(tmp_path), *QUICK)
     assert "orrect" in output.splitlines()[-2]
     assert "nodes labelled" in call("predict", str(tmp_path), source, "--out", str(tmp_path / "p.csv"))
-    output = call("train", source, *words, "--no-correct-and-smooth", "--out", str(tmp_path), *QUICK)
+    output = call("train", source, *words, "--out", str(tmp_path), *QUICK)
     assert "orrect" not in output
 
 
@@ -200,11 +202,11 @@ def test_an_interruption_says_what_is_left(
     assert "interrupted after epoch 3" in capsys.readouterr().err
 
 
-def test_the_recommended_collapse_is_that_of_the_model(source: str, tmp_path: Path) -> None:
-    for model, merge in (("gcn", "mean"), ("sign", "hub")):
-        words = ["--preset", "recommended", "--model", model, "--node-budget", "0.5", "--out", str(tmp_path / model)]
-        call("collapse", source, *words)
-        assert json.loads((tmp_path / model / "report.json").read_text())["config"]["merge"] == merge
+def test_the_recommended_collapse_is_of_alike_groups(source: str, tmp_path: Path) -> None:
+    call(
+        "collapse", source, "--preset", "recommended", "--model", "gcn", "--node-budget", "0.5", "--out", str(tmp_path)
+    )
+    assert json.loads((tmp_path / "report.json").read_text())["config"]["groups"] == "alike"
 
 
 def test_the_help_loads_neither_torch_nor_scikit_learn_nor_numba() -> None:

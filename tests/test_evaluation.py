@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
-from sklearn.metrics import accuracy_score, multilabel_confusion_matrix
+from sklearn.metrics import accuracy_score, multilabel_confusion_matrix, roc_auc_score
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import confidence_interval, evaluate
@@ -32,6 +32,23 @@ def test_class_scores_follow_from_scikit_learns_confusion_counts(num_labels, see
     expected = _micro_scores(multilabel_confusion_matrix(truth, guess, labels=range(num_labels)))
     assert metrics.accuracy == pytest.approx(accuracy_score(truth, guess))
     assert (metrics.micro_f1, metrics.micro_sensitivity, metrics.micro_specificity) == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_area_under_the_curve_of_two_classes_is_scikit_learns(seed):
+    rng = np.random.default_rng(seed)
+    truth, scores = np.append(rng.integers(0, 2, 30), [0, 1, -1]), rng.integers(-2, 3, (33, 2)).astype(np.float32)
+    expected = roc_auc_score(truth[:-1], (scores[:, 1] - scores[:, 0])[:-1])
+    assert evaluate(truth, scores, "classes", 2).roc_auc == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("truth", "predicted"),
+    [([0, 1, 2], np.eye(3)), ([0, 1, 1], np.array([0, 1, 1])), ([1, 1], np.array([[0.0, 1.0], [1.0, 0.0]]))],
+)
+def test_there_is_no_area_without_two_classes_and_scores_of_both(truth, predicted):
+    assert np.isnan(evaluate(np.array(truth), predicted, "classes", 3).roc_auc)
 
 
 @settings(deadline=None)

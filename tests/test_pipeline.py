@@ -119,15 +119,47 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"), [("qsign", ("original", "stratified", "hub")), ("gcn", ("reduced", "lowest", "mean"))]
+    ("model", "expected"),
+    [
+        (ModelConfig("qsign"), ("original", "graph")),
+        (ModelConfig("gcn"), ("original", "rows")),
+        (ModelConfig("gcn", concat_self=True), ("reduced", "graph")),
+        (ModelConfig("gas"), ("reduced", "graph")),
+    ],
 )
-def test_the_recommendation_depends_on_what_the_model_reads(model: Any, expected: tuple[str, str, str]) -> None:
-    config = RunConfig.recommended(TrainConfig(ModelConfig(model)), 0.5, num_clusters=7)
-    assert isinstance(config.reduction, CollapseConfig)
-    reduction = config.reduction.resolved()
-    assert (config.hops_from, reduction.selection, reduction.merge) == expected
-    assert (config.reduction.centrality, config.reduction.num_clusters) == ("pagerank", 7)
-    assert config.correct_and_smooth
+def test_the_recommendation_depends_on_what_the_model_can_be_trained_on(
+    model: ModelConfig, expected: tuple[str, str]
+) -> None:
+    config = RunConfig.recommended(TrainConfig(model), 0.5, num_clusters=7)
+    assert (config.hops_from, config.training.train_on) == expected
+    assert (config.training.normalize_hops, config.training.weight_power) == (True, 0.5)
+    assert config.reduction == CollapseConfig(0.5, groups="alike", num_clusters=7)
+    assert not config.correct_and_smooth
+
+
+def test_what_a_user_says_of_the_training_wins_over_the_recommendation() -> None:
+    training = TrainConfig(ModelConfig("gcn"), weight_power=0.0)
+    told = RunConfig.of(training, 0.5, {"weight_power": 0.0, "train_on": "graph"}, "recommended")
+    assert (told.training.weight_power, told.training.train_on, told.hops_from) == (0.0, "graph", "reduced")
+    columns = RunConfig.recommended(TrainConfig(ModelConfig("gcn"), column_blocks=2), 0.5)
+    assert (columns.training.train_on, columns.hops_from) == ("graph", "reduced")
+    assert RunConfig.recommended(TrainConfig(ModelConfig("gcn")), 0.5, hops_from="reduced").training.train_on == "graph"
+
+
+def test_the_preset_is_what_was_judged() -> None:
+    from falcon_gnn.benchmark.plan import make_plan
+
+    judged = make_plan(Path(__file__).resolve().parents[1] / "configs" / "beyond" / "judged.toml")
+    for planned in judged.runs:
+        if planned.cell.method.startswith("preset"):
+            reduction, training = planned.config.reduction, planned.config.training
+            assert isinstance(reduction, CollapseConfig)
+            # Batches are the file's own; a GCN that is not told to train on rows has one.
+            plain = replace(training, normalize_hops=False, weight_power=1.0, train_on="graph", num_batches=1)
+            preset = RunConfig.recommended(
+                plain, reduction.node_budget, correct_and_smooth=True, centrality="pagerank", seed=reduction.seed
+            )
+            assert replace(planned.config, training=replace(training, num_batches=1)) == preset
 
 
 def test_corrected_predictions_are_scored_and_written(tmp_path: Path) -> None:
@@ -139,7 +171,7 @@ def test_corrected_predictions_are_scored_and_written(tmp_path: Path) -> None:
         np.stack([ids[:-3], ids[3:]]), 120, x=np.zeros((120, 1), np.float32), y=ids % 3, warn_one_way="never",
         train_mask=ids % 4 > 1, val_mask=ids % 4 == 0, test_mask=ids % 4 == 1,
     )  # fmt: skip
-    config = RunConfig.recommended(TRAINING, 0.5, num_clusters=3)
+    config = RunConfig.recommended(TRAINING, 0.5, correct_and_smooth=True)
     outcome = run(paths, config, out=tmp_path, progress=False)
     correction, test = outcome.correction, outcome.scores.test
     assert test.accuracy > correction.model_alone.test.accuracy + 0.5
@@ -356,10 +388,10 @@ def test_original_hops_are_for_what_trains_on_rows() -> None:
         RunConfig(replace(TRAINING, model=ModelConfig("gcn")), QUARTER, hops_from="original")
 
 
-def test_the_recommendation_may_be_overridden_by_groups_of_alike_nodes() -> None:
-    config = RunConfig.recommended(TRAINING, 0.1, groups="alike")
+def test_the_recommendation_may_be_overridden_by_the_papers_groups() -> None:
+    config = RunConfig.recommended(TRAINING, 0.1, groups="neighbors", selection="stratified")
     assert isinstance(config.reduction, CollapseConfig)
-    assert (config.reduction.resolved().merge, config.hops_from) == ("mean", "original")
+    assert (config.reduction.resolved().merge, config.hops_from) == ("hub", "original")
 
 
 def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
@@ -369,3 +401,7 @@ def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
     assert outcome.trained_on.num_nodes == 24
     assert outcome.reduction is not None
     assert outcome.reduction.graph.label_distribution is not None
+    assert outcome.teacher is not None
+    said = outcome.reduction.teacher.argmax(axis=1)[graph.test_mask] == graph.y[graph.test_mask]
+    assert outcome.teacher.accuracy == pytest.approx(said.mean())
+    assert outcome.to_dict()["teacher"]["accuracy"] == outcome.teacher.accuracy

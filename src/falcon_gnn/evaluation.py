@@ -1,7 +1,7 @@
 """How good predictions are: the paper's four scores, and the interval of a mean over runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.labels import Task, class_ids, known_cells
 
-ScoreName = Literal["accuracy", "micro_f1"]
+ScoreName = Literal["accuracy", "micro_f1", "roc_auc"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,10 @@ class Metrics:
         micro_f1: 2TP / (2TP + FP + FN), counts summed over all labels.
         micro_sensitivity: TP / (TP + FN), likewise.
         micro_specificity: TN / (TN + FP), likewise; for L classes this is 1 − (1 − accuracy) / (L − 1).
-        mean_squared_error: For a regression target, where the four others are NaN; NaN otherwise.
+        mean_squared_error: For a regression target, where the others are NaN; NaN otherwise.
+        roc_auc: For two classes and scores of both: how often a node of class 1 has a higher score for it than a node
+            of class 0 has, ties counted half (the area under the ROC curve); NaN otherwise, and where a class has no
+            node.
     """
 
     num_nodes: int
@@ -32,6 +35,7 @@ class Metrics:
     micro_sensitivity: float = float("nan")
     micro_specificity: float = float("nan")
     mean_squared_error: float = float("nan")
+    roc_auc: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,10 @@ def evaluate(
         num_nodes, confusion = _count_cells(y_true, predicted)
     else:
         num_nodes, confusion = _count_classes(y_true, predicted, num_labels)
-    return metrics_of(confusion, num_nodes, task)
+    metrics = metrics_of(confusion, num_nodes, task)
+    if task == "classes" and predicted.shape[1:] == (2,):
+        metrics = replace(metrics, roc_auc=_area_under_curve(y_true, predicted))
+    return metrics
 
 
 def metrics_of(confusion: Confusion, num_nodes: int, task: Task) -> Metrics:
@@ -135,6 +142,20 @@ def _count_classes(y_true: NDArray[Any], predicted: NDArray[Any], num_labels: in
     right = int((truth[known] == guess[known]).sum())
     wrong = num_nodes - right
     return num_nodes, Confusion(right, wrong, wrong, num_nodes * (num_labels - 1) - wrong)
+
+
+def _area_under_curve(y_true: NDArray[Any], scores: NDArray[Any]) -> float:
+    """Return the share of pairs of the two classes that the scores put in order: the rank sum of Mann and Whitney."""
+    from scipy.stats import rankdata
+
+    truth = class_ids(y_true)
+    known = truth >= 0
+    is_positive = truth[known] == 1
+    positives = int(is_positive.sum())
+    negatives = len(is_positive) - positives
+    margins = scores[known, 1].astype(np.float64) - scores[known, 0]
+    surplus = float(rankdata(margins)[is_positive].sum()) - positives * (positives + 1) / 2
+    return surplus / (positives * negatives) if positives and negatives else float("nan")
 
 
 def _count_cells(y_true: NDArray[Any], predicted: NDArray[Any]) -> tuple[int, Confusion]:

@@ -23,6 +23,27 @@ def test_bench_then_tables(write_config, tmp_path):
     assert (tmp_path / "out" / "tiny.tex").is_file()
 
 
+def test_a_quick_bench_runs_one_seed_by_one_centrality_into_a_file_of_its_own(write_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = write_config("[methods.FALCON]\ncentralities = ['DC', 'EC']", seeds=3, kind="label_error")
+    done = call("bench", config, "--quick")
+    assert "1 runs done, 0 were recorded, 0 are left. Records: results/tiny_quick.jsonl" in done.output
+    shown = call("tables", tmp_path / "results" / "tiny_quick.jsonl")
+    assert "seeds = 1, centralities = ['eigenvector']" in shown.output
+    asked = call("bench", config, "--quick", "--set", "seeds=2", "--records", tmp_path / "two.jsonl")
+    assert "2 runs done" in asked.output
+
+
+def test_tables_can_check_figures_and_write_the_page_of_all_of_them(write_config, tmp_path):
+    records, page = tmp_path / "records.jsonl", tmp_path / "page.md"
+    call("bench", write_config(FALCON, kind="label_error"), "--records", records)
+    checked = call("tables", records, "--check")
+    assert checked.output == "No figure stands beside one of the paper.\n"
+    written = call("tables", records, "--paper-page", page)
+    assert written.output == f"Written: {page}\n"
+    assert "Of 1,150 figures 0 have ours beside them." in page.read_text(encoding="utf-8")
+
+
 def test_bench_names_what_failed_and_exits_with_one(write_config, tmp_path):
     config = write_config("[methods.FALCON]\ncollapse.node_budget = 1000", kind="label_error")
     done = call("bench", config, "--records", tmp_path / "records.jsonl")

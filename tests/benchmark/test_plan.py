@@ -31,6 +31,15 @@ def test_the_runs_are_the_product_of_models_budgets_centralities_and_seeds(write
     }
 
 
+@pytest.mark.parametrize(("split", "key"), [("'random'", "split_seed"), ("'public'", "split_index")])
+def test_each_seed_has_a_split_of_its_own_where_the_file_says_so(write_config, split, key):
+    runs = make_plan(write_config(f"split = {split}\nnew_splits = true", FALCON, seeds=3)).runs
+    assert [getattr(run.dataset, key) for run in runs] == [run.seed for run in runs] == [0, 1, 2]
+    # A file that names the split is the same run.
+    alone = make_plan(write_config(f"split = {split}\n{key} = 2", FALCON, seeds=3)).runs
+    assert alone[2].run_id == runs[2].run_id
+
+
 def test_a_run_on_the_full_graph_has_no_budget_and_is_planned_once(write_config):
     runs = make_plan(write_config(FALCON, NONE), {"budgets": [0.5, 0.2]}).runs
     assert [run.cell.budget for run in runs if run.cell.method == "none"] == [None]

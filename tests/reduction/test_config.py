@@ -32,7 +32,7 @@ def test_a_misspelt_centrality_is_answered_with_the_nearest_name():
     ("option", "value", "allowed"),
     [
         ("scope", "val", "train, full, None"),
-        ("selection", "highest", "lowest, stratified, random, None"),
+        ("selection", "highest", "lowest, stratified, random, herding, None"),
         ("order", "random", "cluster, global, None"),
         ("merge", "max", "hub, mean, drop, None"),
         ("edge_weights", "mean", "none, count, sum, None"),

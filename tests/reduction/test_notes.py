@@ -49,6 +49,16 @@ def test_given_clusters_leave_options_without_effect():
     assert note.startswith("clusters= was given: num_clusters, gamma")
 
 
+def test_alike_groups_of_a_graph_whose_neighbors_are_not_are_told_so():
+    def notes(y, **options):
+        graph = Graph.from_edges(_EDGES, 6, x=np.eye(6), y=np.array(y), train_mask=np.ones(6, bool))
+        return collapse(graph, node_budget=4, centrality="degree", num_clusters=1, **options).report.notes
+
+    (note,) = notes([0, 1, 0, 1, 0, 1], groups="alike")
+    assert note.startswith("Neighbors are of one class hardly more often than by chance (adjusted homophily -1.00")
+    assert notes([0, 0, 0, 1, 1, 1], groups="alike") == notes([0, 1, 0, 1, 0, 1]) == ()
+
+
 def test_a_lost_class_and_many_dropped_nodes_are_told_with_the_fix():
     edges = np.array([[0, 0, 0, 4], [1, 2, 3, 5]])
     notes = _notes(1, edges, x=np.eye(6), y=[0, 0, 0, 0, 1, 1], train_mask=np.ones(6, bool))

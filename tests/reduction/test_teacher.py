@@ -102,6 +102,15 @@ def test_a_graph_that_nothing_can_be_learnt_from_is_refused(changes, match):
         collapse(graph, node_budget=20, groups="alike", cluster_on="teacher")
 
 
-def test_a_teacher_is_for_alike_groups():
+@pytest.mark.parametrize("selection", ["random", "herding"])
+def test_selected_nodes_can_carry_what_the_teacher_says(selection):
+    options = {"merge": "drop", "selection": selection, "scope": "full"}
+    result = collapse(_graph(), node_budget=20, cluster_on="teacher", **options)
+    assert result.graph.label_distribution == pytest.approx(result.teacher[result.kept].astype(np.float32))
+    assert np.array_equal(result.clusters, result.teacher.argmax(axis=1))
+    assert result.graph.train_mask is None or result.graph.train_mask.all()
+
+
+def test_a_teacher_is_for_alike_groups_and_selections_that_rank_nothing():
     with pytest.raises(OptionError, match="is an option of groups='alike'"):
         CollapseConfig(0.5, cluster_on="teacher")

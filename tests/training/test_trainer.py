@@ -56,6 +56,18 @@ def test_compressed_training_of_labels_with_weights_and_batch_norm_works(make_gr
     assert result.test.micro_f1 > 0.7
 
 
+def test_the_best_epoch_of_two_classes_can_be_that_of_the_largest_area_under_the_curve(make_graph):
+    graph = make_graph(120)
+    two = graph.replace(y=(graph.y > 0).astype(np.int64))
+    result = train(two, _config("sign", num_epochs=6, validation_metric="roc_auc"), progress=False)
+    assert result.best_score == max(record.score for record in result.epochs) == result.validation.roc_auc
+    with pytest.raises(OptionError, match="validation_metric='roc_auc' needs two classes, got classes with 3 outputs"):
+        train(graph, _config("sign", validation_metric="roc_auc"), progress=False)
+    ones = two.replace(y=np.where(two.val_mask, 1, two.y))
+    with pytest.raises(OptionError, match="validation nodes of both classes, got 0 of class 0"):
+        train(ones, _config("sign", validation_metric="roc_auc"), progress=False)
+
+
 def test_a_value_is_learned_by_the_squared_error(make_graph):
     graph = make_graph(300)
     values = graph.replace(y=(graph.x @ np.array([1.0, 0.5, 0, 0, 0.25])).astype(np.float32) + 0.01)

@@ -14,6 +14,11 @@ Sampler = Literal["tpe", "grid"]
 Choice = Mapping[str, frozenset[str]]
 """Lower-case values to keep, by the name of a label."""
 
+QUICK: Mapping[str, Any] = {
+    "seeds": 1, "centralities": ["eigenvector"], "training.num_epochs": 20, "training.patience": "none",
+}  # fmt: skip
+"""What ``quick`` overrides."""
+
 
 @dataclass(frozen=True)
 class BenchOptions:
@@ -27,6 +32,8 @@ class BenchOptions:
         max_runs: Runs to do at most; by default all.
         num_workers: Processes at the same time, of one thread each; 1: this process, with its threads.
         download: Fetch the missing raw files of named data sets from their publishers, into the data folder.
+        quick: Do a table in minutes: one seed, at most 20 epochs, eigenvector centrality where there are several. It is
+            recorded like other overrides, which win over it.
     """
 
     data: Path | None = None
@@ -35,11 +42,17 @@ class BenchOptions:
     max_runs: int | None = None
     num_workers: int = 1
     download: bool = False
+    quick: bool = False
 
     def __post_init__(self) -> None:
         """Check the counts."""
         check_whole("num_workers", self.num_workers, 1)
         check_whole("max_runs", self.max_runs, 0, or_none=True)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The overrides, with those of ``quick``."""
+        return {**(QUICK if self.quick else {}), **self.overrides}
 
     @property
     def data_folder(self) -> Path:

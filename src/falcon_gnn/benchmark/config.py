@@ -60,6 +60,8 @@ class DatasetConfig:
         split_index: Likewise.
         split_shares: Likewise.
         split_seed: Likewise, ``seed`` there.
+        new_splits: Whether each seed has a split of its own: a random one drawn by it, or that of its place among the
+            source's. By default all seeds share one.
         threshold: Likewise.
         normalize_rows: Whether each row of the features is divided by its sum.
         paper: Name in the paper's tables, or None.
@@ -78,6 +80,7 @@ class DatasetConfig:
     split_index: int | None = None
     split_shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
     split_seed: int = 0
+    new_splits: bool = False
     threshold: float | None = None
     normalize_rows: bool = False
     paper: str | None = None
@@ -87,6 +90,13 @@ class DatasetConfig:
     seeds: tuple[int, ...] | None = None
     without_metrics: tuple[str, ...] = ()
     options: Options = field(default_factory=dict)
+
+    def for_seed(self, seed: int) -> "DatasetConfig":
+        """Return the graph that the runs of a seed read: with the split of that seed, where each has its own."""
+        if not self.new_splits:
+            return self
+        chosen = {"split_seed": seed} if self.split == "random" else {"split_index": seed}
+        return replace(self, new_splits=False, **chosen)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

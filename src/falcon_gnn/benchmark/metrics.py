@@ -38,8 +38,23 @@ def _score(part: str, name: str) -> Callable[[Record], float | None]:
     return read
 
 
+def _score_alone(part: str, name: str) -> Callable[[Record], float | None]:
+    """Read a score of the model without the labels that mend its predictions; the score itself where none do."""
+    with_help = _score(part, name)
+
+    def read(record: Record) -> float | None:
+        correction = record.get("correction")
+        return with_help(record if correction is None else {"scores": correction["model_alone"]})
+
+    return read
+
+
 def _label_error(name: str) -> Callable[[Record], float | None]:
     return lambda record: _scaled((record.get("reduction") or {}).get(name), 100)
+
+
+def _teacher_accuracy(record: Record) -> float | None:
+    return _scaled((record.get("teacher") or {}).get("accuracy"), 100)
 
 
 def _memory(record: Record) -> float | None:
@@ -71,6 +86,10 @@ def _scaled(value: float | None, factor: float) -> float | None:
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("Accuracy", "%", 2, _score("test", "accuracy")),
     "micro_f1": Metric("Micro-F1", "%", 2, _score("test", "micro_f1")),
+    "roc_auc": Metric("ROC-AUC", "%", 2, _score("test", "roc_auc")),
+    "accuracy_alone": Metric("Accuracy, model alone", "%", 2, _score_alone("test", "accuracy")),
+    "roc_auc_alone": Metric("ROC-AUC, model alone", "%", 2, _score_alone("test", "roc_auc")),
+    "teacher_accuracy": Metric("Accuracy, teacher alone", "%", 2, _teacher_accuracy),
     "sensitivity": Metric("Sensitivity", "%", 2, _score("test", "micro_sensitivity")),
     "specificity": Metric("Specificity", "%", 2, _score("test", "micro_specificity")),
     "validation_accuracy": Metric("Validation accuracy", "%", 2, _score("validation", "accuracy")),

@@ -35,11 +35,13 @@ class PaperFigure:
     """What the paper prints in a cell.
 
     Attributes:
+        place: Where.
         text: As printed: a number, ``OOM`` or ``-``.
         value: The number, or None.
         half_width: Of its 95 % interval, or None.
     """
 
+    place: PaperPlace
     text: str
     value: float | None
     half_width: float | None
@@ -49,7 +51,8 @@ class PaperFigure:
 def paper_figures() -> dict[PaperPlace, PaperFigure]:
     """Return every figure of the paper's tables."""
     text = files("falcon_gnn.benchmark").joinpath("data/paper_results.csv").read_text(encoding="utf-8")
-    return {_place(row): _figure(row) for row in csv.DictReader(text.splitlines())}
+    figures = map(_figure, csv.DictReader(text.splitlines()))
+    return {figure.place: figure for figure in figures}
 
 
 def _place(row: dict[str, str]) -> PaperPlace:
@@ -59,4 +62,4 @@ def _place(row: dict[str, str]) -> PaperPlace:
 def _figure(row: dict[str, str]) -> PaperFigure:
     text, half_width = row["paper_value"], row["paper_ci95"]
     is_number = text not in ("OOM", "-")
-    return PaperFigure(text, float(text) if is_number else None, float(half_width) if half_width else None)
+    return PaperFigure(_place(row), text, float(text) if is_number else None, float(half_width) if half_width else None)

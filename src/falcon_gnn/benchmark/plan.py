@@ -167,10 +167,9 @@ def _method_runs(config: BenchmarkConfig, dataset: DatasetConfig, method: Method
                 base = _run_config(config, dataset, method, options, (budget, centrality, model))
                 cell = _cell(dataset, method, base, model, bool(centrality))
                 for seed in seeds:
-                    run = base.with_seed(seed)
-                    yield PlannedRun(
-                        run_id_of(config.kind, dataset, run), config.kind, dataset, cell, method.paper, run
-                    )
+                    run, graph = base.with_seed(seed), dataset.for_seed(seed)
+                    run_id = run_id_of(config.kind, graph, run)
+                    yield PlannedRun(run_id, config.kind, graph, cell, method.paper, run)
 
 
 def _models(config: BenchmarkConfig, dataset: DatasetConfig, method: MethodConfig) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def run_benchmark(
             timed are to share the machine.
     """
     options = options or BenchOptions()
-    plan = make_plan(config_path, options.overrides)
+    plan = make_plan(config_path, options.settings)
     if options.num_workers > 1 and plan.config.kind in _TIMED:
         msg = f"num_workers must be 1 for kind={plan.config.kind!r}: runs at the same time spoil each other's times."
         raise OptionError(msg)

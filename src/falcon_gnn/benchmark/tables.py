@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from falcon_gnn.benchmark.config import Budget
 from falcon_gnn.benchmark.metrics import Metric, metric_of
-from falcon_gnn.benchmark.paper import PAPER_MODELS
+from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperFigure
 from falcon_gnn.benchmark.plan import Cell
 from falcon_gnn.benchmark.summary import CellFigure, Summary
 from falcon_gnn.checks import check_choice
@@ -26,6 +26,7 @@ _CSV_COLUMNS = (
 )  # fmt: skip
 _LATEX = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "±": r"$\pm$", "\N{MINUS SIGN}": "$-$", NOTHING: "--"}
 _LABELS = ("Model", "Reduction", "Centrality")
+_WORDS = (*_LABELS, "Data set", "Metric", "verdict")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def render(summaries: Sequence[Summary], form: Format) -> str:
     check_choice("format", form, get_args(Format))
     if form == "csv":
         return _csv(summaries)
-    write = _markdown if form == "md" else _latex
+    write = render_table if form == "md" else _latex
     return "\n".join(write(table) for summary in summaries for table in make_tables(summary))
 
 
@@ -106,12 +107,12 @@ def format_figure(figure: CellFigure, metric: Metric) -> str:
     return f"{text} ({'; '.join(remarks)})" if remarks else text
 
 
-def format_paper(figure: CellFigure) -> str:
+def format_paper(figure: PaperFigure | None) -> str:
     """Return the paper's figure as it prints it."""
-    if figure.paper is None:
+    if figure is None:
         return NOTHING
-    half_width = figure.paper.half_width
-    text = figure.paper.text if figure.paper.text != "-" else NOTHING
+    half_width = figure.half_width
+    text = figure.text if figure.text != "-" else NOTHING
     return text if half_width is None else f"{text} ± {half_width}"
 
 
@@ -139,7 +140,7 @@ def _metric_table(summary: Summary, dataset: str) -> ResultTable:
         for row, figure in zip(rows, figures, strict=True):
             row.append(format_figure(figure, metric))
             if has_paper:
-                row.extend((format_paper(figure), format_difference(figure, metric)))
+                row.extend((format_paper(figure.paper), format_difference(figure, metric)))
     budgets = _budgets(cells)
     kept = f", {format_budget(budgets[0])} kept" if budgets else ""
     title = f"{summary.title}: {dataset}{kept}"
@@ -184,9 +185,10 @@ def _budgets(cells: Sequence[Cell]) -> list[Budget]:
     return sorted({cell.budget for cell in cells if cell.budget is not None}, reverse=True)
 
 
-def _markdown(table: ResultTable) -> str:
+def render_table(table: ResultTable) -> str:
+    """Return a table in Markdown, its notes as a list below it."""
     lines = [f"### {table.title}", "", _markdown_row(table.columns)]
-    lines.append(_markdown_row(["---" if name in _LABELS else "---:" for name in table.columns]))
+    lines.append(_markdown_row(["---" if name in _WORDS else "---:" for name in table.columns]))
     lines.extend(_markdown_row(row) for row in table.rows)
     lines.append("")
     lines.extend(f"- {note}" for note in table.notes)

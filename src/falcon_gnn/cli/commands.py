@@ -152,8 +152,8 @@ def collapse(
 @takes_options(
     _BUDGET,
     FieldOptions(ModelConfig, "Model"),
-    FieldOptions(TrainConfig, "Training", without=("model", "measure_memory")),
-    FieldOptions(RunConfig, "Run", without=("training", "reduction", "scope"), negatable=("correct_and_smooth",)),
+    FieldOptions(TrainConfig, "Training", without=("model", "measure_memory"), negatable=("normalize_hops",)),
+    FieldOptions(RunConfig, "Run", without=("training", "reduction", "scope")),
     FieldOptions(CollapseConfig, "Collapse", without=("node_budget",)),
     FieldOptions(DeviceOptions, "Training"),
     _GRAPH,

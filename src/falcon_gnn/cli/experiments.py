@@ -31,7 +31,7 @@ _SEARCHED = ("gamma", "centrality", "num_clusters")
 
 
 @app.command(cls=FileCommand)
-@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download")))
+@takes_options(FieldOptions(BenchOptions, "Benchmark", only=("data", "max_runs", "num_workers", "download", "quick")))
 def bench(
     config: Annotated[
         Path,
@@ -41,7 +41,8 @@ def bench(
         ),
     ],
     records: Annotated[
-        Path | None, typer.Option(help="Record file; by default results/NAME.jsonl for NAME.toml.")
+        Path | None,
+        typer.Option(help="Record file; by default results/NAME.jsonl for NAME.toml, with --quick NAME_quick.jsonl."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -66,7 +67,8 @@ def bench(
         overrides=parse_overrides(settings or []),
         only=parse_choice(only or []),
     )
-    records = Path("results") / f"{config.stem}.jsonl" if records is None else records
+    if records is None:
+        records = Path("results") / f"{config.stem}{'_quick' if asked.quick else ''}.jsonl"
     with show_log():
         outcome = run_benchmark(config, records, asked)
     typer.echo(
@@ -91,9 +93,18 @@ def tables(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the tables in all formats and the plots.")
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Print instead whether each figure lies within the paper's interval and ours."),
+    ] = False,
+    paper_page: Annotated[
+        Path | None, typer.Option(help="Write one page (Markdown) with every figure of the paper, ours or the reason.")
+    ] = None,
 ) -> None:
     """Print mean and 95 % interval beside the paper's figures; with --out write all formats and the plots."""
+    from falcon_gnn.benchmark.agreement import render_agreements
     from falcon_gnn.benchmark.figures import write_figures
+    from falcon_gnn.benchmark.paper_page import write_paper_page
     from falcon_gnn.benchmark.records import read_records
     from falcon_gnn.benchmark.summary import summarise
     from falcon_gnn.benchmark.tables import render, write_tables
@@ -101,11 +112,17 @@ def tables(
 
     if out is not None:
         check_writable(out, option="--out")
+    if paper_page is not None:
+        check_writable(paper_page, is_folder=False, option="--paper-page")
     read = read_records(*records)
     for path, num_lines in read.foreign.items():
         typer.echo(f"Left out of {path}: lines that no benchmark wrote ({num_lines}).", err=True)
     summaries = summarise(read)
-    typer.echo(render(summaries, form), nl=False)
+    if paper_page is not None:
+        write_paper_page(summaries, paper_page)
+        typer.echo(f"Written: {paper_page}")
+        return
+    typer.echo(render_agreements(summaries) if check else render(summaries, form), nl=False)
     if out is None:
         return
     paths = write_tables(summaries, out)

@@ -14,6 +14,8 @@ from falcon_gnn.training.config import TrainConfig
 HopsFrom = Literal["reduced", "original"]
 Preset = Literal["paper", "recommended"]
 
+_RECOMMENDED_TRAINING: dict[str, Any] = {"normalize_hops": True, "weight_power": 0.5, "train_on": "graph"}
+"""What of a training belongs to the recommended preset."""
 _REDUCTIONS: dict[str, type[CollapseConfig | CoarsenConfig]] = {
     "CollapseConfig": CollapseConfig,
     "CoarsenConfig": CoarsenConfig,
@@ -31,8 +33,8 @@ class BudgetOptions:
         prefer: What to keep of a memory budget: all ``nodes``, by taking a step in pieces that change no result, or
             ``speed``, by removing nodes first.
         preset: How to reduce where no option says so: as the ``paper``, or as we found best (``recommended``). The
-            latter goes by PageRank and gives SIGN models stratified survivors with the original's hops, other models
-            group means; the predictions of ``train`` are corrected by the labels.
+            latter groups alike nodes, puts features on one scale, lets the root of a group's size count, and trains
+            SIGN models and a GCN on means of the original graph's hops.
     """
 
     node_budget: int | float | None = None
@@ -124,25 +126,31 @@ class RunConfig:
         node_budget: int | float,
         *,
         hops_from: HopsFrom | None = None,
-        correct_and_smooth: bool = True,
+        correct_and_smooth: bool = False,
         **options: Any,
     ) -> Self:
-        """Return a run with the reduction that we recommend for a model; measured in ``docs/budgets.md``.
+        """Return a run with the reduction that we recommend for a model, and what of its training belongs to that.
 
-        By PageRank. SIGN models: survivors of the whole range of ranks, with their hops on the original graph. Models
-        that read the reduced graph: :meth:`CollapseConfig.recommended`. Both: predictions corrected by the labels.
+        Groups of alike nodes (:meth:`CollapseConfig.recommended`), features on one scale, and the loss weighted by the
+        roots of their sizes. SIGN models and a GCN read means of the original graph's hops, the GCN being trained on
+        rows; other models, and a GCN with ``concat_self`` or ``column_blocks``, read the reduced graph. Chosen by
+        validation scores and judged on other sets in ``docs/judged.md``.
 
         Args:
             training: The model and how to train it.
             node_budget: As in :class:`CollapseConfig`.
-            hops_from: As in the class; by default the original graph for SIGN models.
+            hops_from: As in the class; by default the original graph for models that train on rows.
             correct_and_smooth: As in the class.
-            options: Fields of :class:`CollapseConfig`; they override the recommendation.
+            options: Fields of :class:`CollapseConfig`, and ``normalize_hops``, ``weight_power`` and ``train_on`` of
+                :class:`TrainConfig`; they override the recommendation.
         """
+        of_training = {name: options.pop(name) for name in _RECOMMENDED_TRAINING if name in options}
+        can_train_on_rows = training.model.model == "gcn" and not training.model.concat_self
+        if can_train_on_rows and training.column_blocks == 1 and hops_from != "reduced":
+            of_training.setdefault("train_on", "rows")
+        training = replace(training, **{**_RECOMMENDED_TRAINING, **of_training})
         if hops_from is None:
-            hops_from = "original" if training.model.uses_hop_features else "reduced"
-        if hops_from == "original" and options.get("groups") != "alike":
-            options = {"selection": "stratified", "merge": "hub", **options}
+            hops_from = "original" if training.trains_on_rows else "reduced"
         reduction = CollapseConfig.recommended(node_budget, **options)
         return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
 
@@ -155,7 +163,7 @@ class RunConfig:
         Args:
             training: The model and how to train it.
             node_budget: As in :class:`CollapseConfig`; None to reduce nothing.
-            given: The fields of this class and of :class:`CollapseConfig` that the user set.
+            given: The fields that the user set, of this class, of :class:`CollapseConfig` and of :class:`TrainConfig`.
             preset: What decides the others: ``paper`` or ``recommended``.
 
         Raises:
@@ -170,7 +178,8 @@ class RunConfig:
             _refuse_without_budget(given, preset)
             return cls(training, scope=scope, **of_run)
         if preset == "recommended":
-            return cls.recommended(training, node_budget, **of_run, **of_collapse)
+            of_training = {name: value for name, value in given.items() if name in _RECOMMENDED_TRAINING}
+            return cls.recommended(training, node_budget, **of_run, **of_collapse, **of_training)
         return cls(training, CollapseConfig(node_budget, **of_collapse), scope=scope, **of_run)
 
     def with_seed(self, seed: int) -> Self:

@@ -130,12 +130,14 @@ class RunOutcome(ReductionOutcome):
         result: The trained model and its history.
         scores: Scores on the original graph; of the corrected predictions where they were corrected.
         correction: What the training labels did for the predictions; None where they had no part.
+        teacher: Test scores of the collapse's teacher without a model; None without a teacher or test nodes.
         plan: What a memory budget led to; None without one.
     """
 
     result: "TrainResult"
     scores: Scores
     correction: Correction | None = None
+    teacher: Metrics | None = None
     plan: "MemoryPlan | None" = None
 
     @property
@@ -159,6 +161,8 @@ class RunOutcome(ReductionOutcome):
             },
             "memory": None if self.memory is None else {"measure": self.memory.measure, **asdict(self.memory)},
         }
+        if self.teacher is not None:
+            record["teacher"] = asdict(self.teacher)
         if self.plan is not None:
             estimate = self.plan.estimate
             sums = {"total": estimate.total, "evaluation": self.plan.evaluation_bytes, "budget": self.plan.memory_bytes}
@@ -187,6 +191,7 @@ def _reduction_facts(result: CollapseResult) -> dict[str, Any]:
         "seconds": report.seconds,
         "label_distribution_error": labels and labels.label_distribution_error,
         "label_distribution_error_relative": labels and labels.label_distribution_error_relative,
+        "adjusted_homophily": report.adjusted_homophily,
         "num_nodes_in_scope": report.before.num_nodes,
         "spectral_error": error and asdict(error),
     }

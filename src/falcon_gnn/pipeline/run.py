@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from falcon_gnn.checks import check_kind
+from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
@@ -107,6 +108,7 @@ def run(
         result=result,
         scores=scores,
         correction=correction,
+        teacher=_score_teacher(graph, result, trained_on.reduction),
         plan=plan,
         machine=describe_machine(config.training.device),
     )
@@ -161,6 +163,16 @@ def run_reduction(graph: Graph, config: RunConfig, *, name: str = "") -> Reducti
         reduction=trained_on.reduction,
         seconds=StageSeconds(perf_counter() - started),
     )
+
+
+def _score_teacher(graph: Graph, result: TrainResult, reduction: CollapseResult | None) -> Metrics | None:
+    """Return how good the teacher of a collapse is on the test nodes in its scope."""
+    if reduction is None or reduction.teacher is None or graph.test_mask is None:
+        return None
+    asked = graph.test_mask & ~np.isnan(reduction.teacher[:, 0])
+    if not asked.any():
+        return None
+    return evaluate(np.asarray(graph.y), reduction.teacher, result.spec.task, result.spec.num_outputs, asked)
 
 
 def _correct(

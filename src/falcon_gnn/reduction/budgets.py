@@ -7,7 +7,7 @@ import numpy as np
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, sort_by_group
 
-Selection = Literal["lowest", "stratified", "random"]
+Selection = Literal["lowest", "stratified", "random", "herding"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
 
 

@@ -45,7 +45,8 @@ class CollapseConfig:
             labels outside the training mask hidden. By default train if there is a training mask, else full with all
             labels visible.
         selection: Which nodes of a cluster survive, for neighbors: all but the ``lowest`` (the paper and the default),
-            ``stratified`` or ``random``.
+            ``stratified``, ``random``, or ``herding``: of each class the nodes whose mean follows that of the class
+            (:mod:`falcon_gnn.reduction.herding`), a baseline of others that takes no clusters.
         order: Order of the merges, for neighbors: ``cluster`` by cluster (Alg. 1, the default) or ``global``.
         merge: What a survivor carries: its own features and labels (``hub``, the paper and the default for neighbors),
             the ``mean`` of its group (the default for alike nodes), or ``drop``: its own, and nothing is merged. The
@@ -59,10 +60,11 @@ class CollapseConfig:
         closeness_samples: Sources of closeness; exact by default.
         groups: Who merges with whom: a node with its strongest neighbor (``neighbors``, Alg. 1), or nodes of one class
             that a GNN sees ``alike`` (ours). See :mod:`falcon_gnn.reduction.alike`.
-        num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by.
+        num_hops: Hops k of the features ÃX, …, Ã^k X that alike nodes are compared by, and that herding follows.
         cluster_on: What alike nodes are compared by: ``hops``, or where few nodes are labelled the outputs of a
             ``teacher``. That is a ridge regression on 2k hops, whose probabilities then also label the groups
-            (:mod:`falcon_gnn.reduction.teacher`).
+            (:mod:`falcon_gnn.reduction.teacher`). Nodes selected at random or by herding can be labelled so too, which
+            is a baseline.
 
     Raises:
         OptionError: If an option is unknown or out of range.
@@ -88,15 +90,13 @@ class CollapseConfig:
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
-        """Return the options that we recommend in place of the paper's where a model reads the reduced graph.
-
-        PageRank, and survivors that carry the mean of their group; measured in ``docs/budgets.md``.
+        """Return the options that we recommend in place of the paper's: groups of alike nodes (``docs/judged.md``).
 
         Args:
             node_budget: As in the class.
             options: Fields of the class; they override the recommendation.
         """
-        return cls(**{"node_budget": node_budget, "centrality": "pagerank", "merge": "mean", **options})
+        return cls(**{"node_budget": node_budget, "groups": "alike", **options})
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""
@@ -121,8 +121,11 @@ class CollapseConfig:
                     f"{getattr(self, name)!r} with groups='alike'. Leave it out."
                 )
                 raise OptionError(msg)
-        if self.cluster_on == "teacher" and self.groups != "alike":
-            msg = f"cluster_on='teacher' is an option of groups='alike', got groups={self.groups!r}. Set both, or none."
+        if self.cluster_on == "teacher" and self.groups != "alike" and self.selection not in ("random", "herding"):
+            msg = (
+                "cluster_on='teacher' is an option of groups='alike', and of selection='random' and 'herding', got "
+                f"groups={self.groups!r} with selection={self.selection!r}. Set one of them, or leave it out."
+            )
             raise OptionError(msg)
         least_hops = 1 if self.groups == "alike" else 0
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):

@@ -18,6 +18,7 @@ from falcon_gnn.reduction.clock import OnStage, StageClock
 from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import MergedEdges, merge_edges, merge_into_neighbors, order_removals
+from falcon_gnn.reduction.herding import select_by_herding
 from falcon_gnn.reduction.matrix import build_matrix
 from falcon_gnn.reduction.report import make_report
 from falcon_gnn.reduction.result import CollapseResult, spread_to_input
@@ -149,20 +150,42 @@ def _choose_neighbors(
     own_scores, own_clusters = own
     with clock.stage("centrality"):
         phi, rank = _rank(scope, config, own_scores)
+    is_herding, points = config.selection == "herding", np.empty((0, 0), np.float32)
+    teacher = _fit_teacher(graph, scope, config, encoding, clock)
+    if is_herding:
+        with clock.stage("hop features"):
+            points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
     with clock.stage("clustering"):
         cluster = own_clusters
-        if cluster is None:
+        if cluster is None and teacher is not None:
+            cluster = teacher.probabilities.argmax(axis=1)
+        elif cluster is None and is_herding:
+            cluster = node_kinds(points, encoding, config, None)
+        elif cluster is None:
             matrix = build_matrix(graph.x, encoding, config.gamma, None if scope.is_whole else scope.ids)
             cluster = cluster_nodes(matrix, len(scope.ids), config.num_clusters, config.seed)
     with clock.stage("selection"):
         sizes = np.bincount(cluster[~protected], minlength=int(cluster.max()) + 1)
         budgets = split_budget(sizes, budget - int(protected.sum()))
-        survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
+        if is_herding:
+            survives = protected | select_by_herding(points, cluster, budgets, ~protected)
+        else:
+            survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
         order = order_removals(~survives, rank, cluster, str(config.order))
     with clock.stage("contraction"):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
     budgets = budgets + np.bincount(cluster[protected], minlength=len(budgets))
-    return _Choice(groups, order, cluster, budgets, phi, rank)
+    return _Choice(groups, order, cluster, budgets, phi, rank, teacher)
+
+
+def _fit_teacher(
+    graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None, clock: StageClock
+) -> Teacher | None:
+    """Return the teacher, if there is to be one."""
+    if config.cluster_on != "teacher":
+        return None
+    with clock.stage("teacher"):
+        return make_teacher(graph, scope, config, encoding)
 
 
 def _choose_alike(
@@ -171,10 +194,7 @@ def _choose_alike(
 ) -> _Choice:  # fmt: skip
     """Return groups of alike nodes; nothing is ranked."""
     num_nodes = len(scope.ids)
-    teacher = None
-    if config.cluster_on == "teacher":
-        with clock.stage("teacher"):
-            teacher = make_teacher(graph, scope, config, encoding)
+    teacher = _fit_teacher(graph, scope, config, encoding, clock)
     with clock.stage("hop features"):
         points = node_space(graph, scope, config, encoding) if teacher is None else teacher.outputs
     with clock.stage("clustering"):

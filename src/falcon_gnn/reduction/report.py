@@ -13,7 +13,8 @@ from falcon_gnn.labels import LabelEncoding, encode_labels
 from falcon_gnn.reduction.attributes import Groups
 from falcon_gnn.reduction.clock import StageClock
 from falcon_gnn.reduction.grouping import IdArray
-from falcon_gnn.reduction.notes import note_input, note_losses, note_options
+from falcon_gnn.reduction.homophily import adjusted_homophily
+from falcon_gnn.reduction.notes import note_input, note_losses, note_neighbors, note_options
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.resources import peak_resident_memory
 
@@ -102,6 +103,8 @@ class CollapseReport:
         peak_memory_bytes: Largest resident size of the process up to the end of the collapse; None where the system
             does not say.
         teacher_accuracy: Share of the labelled nodes that the teacher names right when each is left out; None without.
+        adjusted_homophily: How much more often than chance neighbors in scope are of one class, at most 1
+            (:mod:`falcon_gnn.reduction.homophily`); None where there are no classes.
         notes: Whole sentences: what the input lacked, which options had no effect, what was lost, and what to do.
     """
 
@@ -120,6 +123,7 @@ class CollapseReport:
     seconds: dict[str, float]
     peak_memory_bytes: int | None
     teacher_accuracy: float | None = None
+    adjusted_homophily: float | None = None
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -256,6 +260,7 @@ def make_report(
         features = summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
     num_dropped = int((groups.assignment < 0).sum())
     shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
+    homophily = adjusted_homophily(scope, encoding)
     notes = (
         *note_input(
             has_x=graph.x is not None,
@@ -264,6 +269,7 @@ def make_report(
             attributes=graph.node_attributes,
         ),
         *note_options(has_own_clusters=options.get("num_clusters") == "given"),
+        *note_neighbors(options.get("groups"), homophily),
         *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
     )
     return CollapseReport(
@@ -281,5 +287,6 @@ def make_report(
         cleaning=graph.cleaning,
         seconds=clock.seconds,
         peak_memory_bytes=peak_resident_memory(),
+        adjusted_homophily=homophily,
         notes=notes,
     )

@@ -31,6 +31,7 @@ _SELECTION_RULES = {
     "lowest": "In each cluster the nodes of lowest centrality are removed.",
     "stratified": "In each cluster the survivors are spread evenly over centrality.",
     "random": "In each cluster the survivors are a random sample.",
+    "herding": "In each class the survivors are those whose mean follows that of the class.",
 }
 _ALIKE_RULE = (
     "Nodes of one class, or of one feature-label cluster, that a GNN sees alike share a group; the node nearest to its "
@@ -109,8 +110,14 @@ def _size_section(report: CollapseReport) -> Section:
     figure = plots.degree_figure(report.before, report.after)
     caption = "Share of nodes by degree, in bins that double: 0, 1, 2 to 3, 4 to 7 and so on."
     scope = "the training nodes and the edges between them" if report.scope == "train" else "every node of the graph"
+    alike = ""
+    if report.adjusted_homophily is not None:
+        alike = (
+            f" Neighbors are of one class more often than by chance by {report.adjusted_homophily:.2f} (adjusted "
+            "homophily: 1 for always, 0 for as by chance)."
+        )
     table = Table(("", "Before", "After", "After / before"), rows)
-    return Section("Size and degrees", (table, Picture(figure, caption)), f"In scope: {scope}.")
+    return Section("Size and degrees", (table, Picture(figure, caption)), f"In scope: {scope}.{alike}")
 
 
 def _label_section(labels: LabelSummary | None) -> Section:

@@ -30,6 +30,8 @@ def collapse_table(report: CollapseReport) -> "Table":
     if report.labels is not None and report.labels.label_distribution_error is not None:
         table.add_row("label distribution error", "", f"{report.labels.label_distribution_error:.3%}")
         table.add_row("  relative to each share", "", f"{report.labels.label_distribution_error_relative:.3%}")
+    if report.adjusted_homophily is not None:
+        table.add_row("adjusted homophily", f"{report.adjusted_homophily:.2f}", "")
     if report.features is not None:
         table.add_row("mean feature shift (sd)", "", f"{report.features.mean_absolute_shift:.3f}")
     table.add_section()

@@ -143,6 +143,9 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
     """
     if not has_scores:
         check_centrality(config.centrality)
+    if config.selection == "herding":
+        msg = "selection='herding' is not on the Spark engine, got it there. Use engine='local', or another selection."
+        raise OptionError(msg)
     if config.groups == "alike":
         msg = "groups='alike' is not on the Spark engine yet, got it there. Use engine='local', or groups='neighbors'."
         raise OptionError(msg)

@@ -31,7 +31,7 @@ from falcon_gnn.training.partition import BatchSize, DrawnBatch, undominated
 from falcon_gnn.training.progress import EpochRecord
 from falcon_gnn.training.sources import HopSource, check_same_features, make_source
 from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, run_epoch, training_step
-from falcon_gnn.training.targets import require_labels, resolve_task
+from falcon_gnn.training.targets import check_two_classes, require_labels, resolve_task
 from falcon_gnn.training.weights import ModelSpec
 
 _NUM_MEASURED = 3
@@ -110,6 +110,8 @@ class TrainingState:
     ) -> None:
         check_same_features(graph, eval_graph, "eval_graph")
         task, num_outputs = resolve_task(graph, eval_graph, config.task, config.num_classes)
+        if config.validation_metric == "roc_auc":
+            check_two_classes(eval_graph, task, num_outputs)
         self.config, self.crew, self.eval_graph = config, crew, eval_graph
         self.device = crew.device(config.device)
         self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task, normalize_hops=config.normalize_hops)
@@ -298,7 +300,7 @@ class TrainingState:
     def _score(self, metrics: Metrics) -> float:
         if self.spec.task == "regression":
             return -metrics.mean_squared_error
-        return metrics.accuracy if self.config.validation_metric == "accuracy" else metrics.micro_f1
+        return float(getattr(metrics, self.config.validation_metric))
 
     def _synchronized_time(self) -> float:
         if self.device.type == "cuda":

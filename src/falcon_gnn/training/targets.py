@@ -190,6 +190,31 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
     return resolved, largest + 1 if num_classes is None else num_classes
 
 
+def check_two_classes(graph: Graph, task: Task, num_outputs: int) -> None:
+    """Stop where no area under the ROC curve can pick the best epoch.
+
+    Args:
+        graph: The graph that is scored.
+        task: What its labels are.
+        num_outputs: L.
+
+    Raises:
+        OptionError: If there are not two classes, each with a validation node.
+    """
+    if task != "classes" or num_outputs != 2:
+        msg = f"validation_metric='roc_auc' needs two classes, got {task} with {num_outputs} outputs. Use 'accuracy'."
+        raise OptionError(msg)
+    if graph.val_mask is None:
+        return
+    counts = np.bincount(class_ids(require_labels(graph))[graph.val_mask] + 1, minlength=3)[1:3]
+    if not counts.all():
+        msg = (
+            "validation_metric='roc_auc' needs validation nodes of both classes, got "
+            f"{counts[0]} of class 0 and {counts[1]} of class 1. Use 'accuracy'."
+        )
+        raise OptionError(msg)
+
+
 def require_labels(graph: Graph) -> NDArray[Any]:
     """Return ``graph.y``.
 
