@@ -163,7 +163,7 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
                 "--out",
                 "x",
             ],
-            "merge='mean' is not computed by the Spark engine",
+            "groups='alike' is not on the Spark engine yet",
         ),
         (
             ["collapse", "{source}", "--memory", "1GiB", "--engine", "spark", "--out", "x"],

@@ -81,7 +81,8 @@ def test_a_flag_wins_over_the_file_and_the_file_over_the_default(write_file: Any
 
 
 def test_a_command_does_what_its_file_says_as_if_it_were_typed(write_file: Any, tmp_path: Path) -> None:
-    write_npz(Graph.from_edges([[0, 1, 2, 3], [1, 2, 3, 4]], 6, y=[0, 0, 1, 1, 0, 1]), tmp_path / "graph.npz")
+    x = [[0.0, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.3], [0.1, 0.9], [0.8, 0.0]]
+    write_npz(Graph.from_edges([[0, 1, 2, 3], [1, 2, 3, 4]], 6, x=x, y=[0, 0, 1, 1, 0, 1]), tmp_path / "graph.npz")
     out = tmp_path / "out"
     path = write_file(f"""
         [collapse]
@@ -100,7 +101,7 @@ def test_a_command_does_what_its_file_says_as_if_it_were_typed(write_file: Any, 
     config = json.loads((out / "report.json").read_text())["config"]
     wanted = {"node_budget": 0.5, "merge": "hub", "num_clusters": 1, "num_samples": None, "seed": 3}
     assert {name: config[name] for name in wanted} == wanted
-    assert (config["centrality"], config["edge_weights"]) == ("pagerank", "none")
+    assert (config["groups"], config["edge_weights"]) == ("alike", "none")
 
 
 def test_an_option_that_repeats_takes_a_list(write_file: Any) -> None:
