@@ -126,7 +126,7 @@ class RowBlock:
             moments: Of the whole batch; None without a norm.
             counts: Whether the parameters' gradients are added to; if not, ``state.normalized`` is x̂ afterwards.
         """
-        if counts and state.codes is not None:
+        if counts and state.codes is not None and moments is not None:
             return self._backward_codes(gradient, state, at, moments)
         factor, activation = keep_factor(self.dropout), state.activation
         if state.codes is not None and moments is not None:
@@ -134,6 +134,9 @@ class RowBlock:
         if counts and state.normalized is not None and activation is None:
             activation = self._scale(state.normalized, out=torch.empty_like(state.normalized))
             apply_mask_(activation, state.mask, factor)
+        elif counts and activation is None:
+            assert state.codes is not None
+            activation = dequantize(state.codes)
         if activation is None:
             activation = gradient.new_empty(len(gradient), self.linear.in_features)
         if counts:
@@ -148,21 +151,16 @@ class RowBlock:
             gradient_of(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
         return below.mul_(self.norm.weight * moments.inverse_std)
 
-    def _backward_codes(self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments | None) -> Tensor:
-        """Do the same from what is kept at b bits, and add to the parameters' gradients."""
+    def _backward_codes(self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments) -> Tensor:
+        """Do the same from x̂ kept at b bits, and add to the parameters' gradients."""
         assert state.codes is not None
+        assert self.norm is not None
         below = gradient.new_empty(state.codes.shape, dtype=self.linear.weight.dtype)
         multiply(gradient, self.linear.weight, below, at.dtype)
-        affine = () if moments is None or self.norm is None else (self.norm.weight, self.norm.bias)
-        rebuilt = torch.empty_like(below) if state.activation is None else None
-        sums = mask_gradient_(
-            below, state.mask, state.codes.tensors, state.codes.bits, affine, keep_factor(self.dropout), rebuilt
-        )
-        activation = state.activation if rebuilt is None else rebuilt
-        assert activation is not None
-        add_linear_gradients(gradient, activation, self.linear, at.dtype)
-        if moments is None or self.norm is None:
-            return below
+        rebuilt, affine = torch.empty_like(below), (self.norm.weight, self.norm.bias)
+        codes, factor = state.codes, keep_factor(self.dropout)
+        sums = mask_gradient_(below, state.mask, codes.tensors, codes.bits, affine, factor, rebuilt)
+        add_linear_gradients(gradient, rebuilt if state.activation is None else state.activation, self.linear, at.dtype)
         gradient_of(self.norm.bias).add_(sums[0])
         gradient_of(self.norm.weight).add_(sums[1])
         return below.mul_(self.norm.weight * moments.inverse_std)
