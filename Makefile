@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13
 OLDEST_PYTHON ?= python3.11
 
-.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest test-wheel clean
+.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest test-wheel docs clean
 demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
@@ -74,6 +74,15 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@ $(VENV)/.demo
+
+# The site, strictly: a broken link or an unknown name fails. In an environment of its own.
+docs: .venvs/docs/.docs
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet
+
+.venvs/docs/.docs: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv .venvs/docs
+	.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs]"
+	touch $@
 
 clean:
 	rm -rf $(VENV) .venvs dist reduced runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import falcon_gnn
 from falcon_gnn.benchmark.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,3 +84,16 @@ def test_every_line_of_the_paper_leads_to_code_that_is_there():
                 assert hasattr(importlib.import_module(f"falcon_gnn.{module}"), path.rpartition(".")[2]), path
         for name in re.findall(r"`(tests/[\w/]+\.py)`", row[4]):
             assert (ROOT / name).is_file(), name
+
+
+def test_the_reference_names_every_public_name_where_it_is_defined() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    named = {line.removeprefix("::: ") for line in page.splitlines() if line.startswith("::: ")}
+    sources = {f"{module}.{name}" for name, module in falcon_gnn._SOURCES.items()}
+    assert named == sources | {"falcon_gnn.interop.pyg.FalconCollapse"}
+
+
+def test_every_page_stands_in_the_sites_navigation() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f": {page.name}\n" not in settings]
+    assert missing == []
