@@ -3,7 +3,6 @@
 import os
 import re
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 
 import torch
 
@@ -57,7 +56,6 @@ def estimate_memory(shape: GraphShape, config: TrainConfig) -> MemoryEstimate:
     return estimate_batch(shape, largest_batch(shape, config), config)
 
 
-@lru_cache(maxsize=1_024)
 def estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryEstimate:
     """Return the predicted peak of a training step on a batch of a graph."""
     peak: MemoryPeak = predict_step(shape, batch, config)
@@ -67,7 +65,6 @@ def estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> 
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1_024)
 def estimate_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
     """Return the predicted peak of an evaluation between two epochs, in bytes; 0 where it is not predicted.
 

@@ -23,7 +23,7 @@ from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import format_bytes
-from falcon_gnn.training.config import ModelName, TrainConfig
+from falcon_gnn.training.config import DEFAULT_PIECE_BYTES, ModelName, TrainConfig
 from falcon_gnn.training.evaluation_shapes import EvaluationShape, evaluation_of_graph
 from falcon_gnn.training.shapes import GraphShape, row_batch, shape_of_graph
 
@@ -31,7 +31,7 @@ FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
 
 _FEWEST_PART_BATCHES = 10
-_SMALLEST_PIECE_BYTES = 16 * 2**20 // 4**6
+_SMALLEST_PIECE_BYTES = DEFAULT_PIECE_BYTES // 4**6
 _FEWEST_BITS = 2
 _TABLE_CLOSENESS = 0.005
 """Share of a budget that a plan for comparison may leave: each prediction of a large step takes a second."""

@@ -85,10 +85,10 @@ class CodedStep(BlockedStep):
         for first in range(0, len(self.blocks), BLOCKS_TOGETHER):
             together = slice(first * self.step, min((first + BLOCKS_TOGETHER) * self.step, self.width))
             z = self._read_level(last - 1, together, finds_moments=first == 0)
-            for block, columns in enumerate(self.blocks[first : first + BLOCKS_TOGETHER], first):
+            for columns in self.blocks[first : first + BLOCKS_TOGETHER]:
                 part = z[:, columns.start - together.start : columns.stop - together.start].clone()
                 made = self._activate(level, columns, part, finds_moments=True, has_normalized=True)
-                self._keep(level, level.codes, block, made)
+                self._keep(level, level.codes, columns, made)
                 self._add_to_outputs(outputs, product, columns, made.activation)
                 del part, made
             del z
@@ -140,8 +140,8 @@ class CodedStep(BlockedStep):
             activation = self._make(last - 1, columns, has_normalized=False).activation
             aggregated, through = self.adjacency @ activation, torch.zeros_like(activation)
             own = None if layer.own_weight is None else torch.zeros_like(activation)
-            for block, upper in enumerate(self.blocks):
-                above = self._last_gradient(block, upper, back, gradient)
+            for upper in self.blocks:
+                above = self._last_gradient(upper, back, gradient)
                 if columns.start == 0:
                     gradient_of(layer.bias)[upper].add_(above.sum(0))
                 add_outer_(gradient_of(layer.weight)[columns, upper], aggregated, above, self.dtype)
@@ -159,14 +159,14 @@ class CodedStep(BlockedStep):
             self._pass_down(last - 1, columns, self._make(last - 1, columns), below)
             del below
 
-    def _last_gradient(self, block: int, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
+    def _last_gradient(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient of a block of what the last level normalises, shape ``(n, c)``."""
         level = self.levels[-1]
         below = self._below_activation(columns, back, gradient)
         if level.norm is None:
             return below
         below.sub_(self.gradient_mean[columns])
-        below.sub_(self._decode(level, block, columns).mul_(self.product_mean[columns]))
+        below.sub_(self._decode(level, columns).mul_(self.product_mean[columns]))
         return below.mul_(level.norm.weight[columns] * level.inverse_std[columns])
 
     def _below_activation(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ class CodedStep(BlockedStep):
         level = self.levels[index]
         if not isinstance(level, _CodedLevel) or level.codes is None:
             return super()._make(index, columns, finds_moments=finds_moments, has_normalized=has_normalized)
-        value, normalized = self._decode(level, columns.start // self.step, columns), None
+        value, normalized = self._decode(level, columns), None
         if level.norm is None:
             return Block(value, None)
         if has_normalized:
@@ -213,21 +213,20 @@ class CodedStep(BlockedStep):
             return
         assert isinstance(level, _CodedLevel)
         codes = self._new_codes()
-        for block, columns in enumerate(self.blocks):
-            self._keep(level, codes, block, self._make(index, columns))
+        for columns in self.blocks:
+            self._keep(level, codes, columns, self._make(index, columns))
         level.z, level.codes = None, codes
 
-    def _keep(self, level: Level, codes: _Codes, block: int, made: Block) -> None:
+    def _keep(self, level: Level, codes: _Codes, columns: slice, made: Block) -> None:
         """Keep a block's values, and in place of its dropout mask where a value passed."""
-        columns = self.blocks[block]
-        codes.write(block, made.activation if made.normalized is None else made.normalized)
+        codes.write(columns.start // self.step, made.activation if made.normalized is None else made.normalized)
         if level.mask is None:
             level.mask = torch.empty(
                 self.num_nodes, -(-self.width // 8), dtype=torch.uint8, device=made.activation.device
             )
         level.mask[:, columns.start // 8 : -(-columns.stop // 8)] = pack_columns(made.activation > 0)
 
-    def _decode(self, level: Level, block: int, columns: slice) -> Tensor:
+    def _decode(self, level: Level, columns: slice) -> Tensor:
         assert isinstance(level, _CodedLevel)
         assert level.codes is not None
-        return level.codes.read(block, self.num_nodes, columns.stop - columns.start)
+        return level.codes.read(columns.start // self.step, self.num_nodes, columns.stop - columns.start)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 import torch
@@ -40,6 +41,7 @@ def evaluation_of_graph(graph: Graph, shape: GraphShape) -> EvaluationShape:
     return EvaluationShape(shape, max(counts, default=graph.num_nodes))
 
 
+@lru_cache(maxsize=1_024)
 def predict_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
     """Return the predicted peak of an evaluation between two epochs, in bytes, the optimizer's moments among them.
 

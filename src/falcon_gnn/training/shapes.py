@@ -1,7 +1,7 @@
 """The sizes that a training step's memory depends on, and its predicted peak: one step under fake tensors, no data."""
 
 from dataclasses import astuple, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 
 import numpy as np
@@ -145,8 +145,8 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     )
     if config.trains_on_rows:
         return shape
-    adjacency, features = normalized_csr(graph), float_features(graph)
-    inputs = features if isinstance(features, np.ndarray) else aggregate(adjacency, features)
+    features = float_features(graph)
+    inputs = features if isinstance(features, np.ndarray) else aggregate(normalized_csr(graph), features)
     shape = replace(shape, input_entries=_num_stored(inputs), feature_entries=_num_stored(features))
     if not config.model.uses_parts:
         return shape
@@ -159,11 +159,13 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     )  # fmt: skip
     drawn = counted.draw(config.batches_of_parts, config.num_epochs, config.seed)
     largest = astuple(BatchSize.largest([batch.size for batch in drawn]))
-    wholes = replace(whole_batch(shape), halo_nodes=graph.num_nodes, halo_entries=adjacency.nnz)
-    shares = (part / max(1, whole) for part, whole in zip(largest, astuple(wholes), strict=True))
+    whole = whole_batch(shape)
+    wholes = replace(whole, halo_nodes=graph.num_nodes, halo_entries=whole.num_entries)
+    shares = (part / max(1, count) for part, count in zip(largest, astuple(wholes), strict=True))
     return replace(shape, parts=PartShape(*shares))
 
 
+@lru_cache(maxsize=1_024)
 def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryPeak:
     """Return the memory peak of a training step on a batch of a graph, on CUDA without what stays in host memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
