@@ -115,6 +115,15 @@ def gcn_cases(table: str, hidden: int, *, concat_self: bool) -> Iterator[Case]:
         yield Case(table, TrainConfig(replace(model, bits=2), column_blocks=columns))
 
 
+def gas_cases() -> Iterator[Case]:
+    """Yield the cases of PPI's batches of parts with histories."""
+    model = ModelConfig("gas", 1_024, 3, 0.2, batch_norm=True, concat_self=True)
+    for bits in (None, 2):
+        for columns in (1, 16):
+            config = TrainConfig(replace(model, bits=bits), num_batches=10, column_blocks=columns)
+            yield Case("PPI, GAS", config)
+
+
 def data_graph() -> Graph | None:
     """Return PPI, from FALCON_DATA or ../shared/datasets."""
     folder = Path(os.environ.get("FALCON_DATA", Path(__file__).resolve().parents[2] / "shared" / "datasets"))
@@ -197,6 +206,15 @@ def measure_graphs() -> list[dict[str, Any]]:
     return records
 
 
+def measure_gas() -> list[dict[str, Any]]:
+    """Measure GAS's steps on the first batch of PPI."""
+    graph = data_graph()
+    if graph is None:
+        return []
+    cases, trained = list(gas_cases()), part_in_scope(graph, None)[0]
+    return measure_table(cases, shape_of_graph(trained, cases[0].config), trained, rounds=5)
+
+
 def measure_evaluation() -> list[dict[str, Any]]:
     """Measure the peak of scoring every node of PPI."""
     graph = data_graph()
@@ -222,7 +240,7 @@ def measure_evaluation() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure what was asked for."""
-    tables = {"rows": measure_rows, "graphs": measure_graphs, "evaluation": measure_evaluation}
+    tables = {"rows": measure_rows, "graphs": measure_graphs, "gas": measure_gas, "evaluation": measure_evaluation}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=tables, help="one of the tables")
     parser.add_argument("--records", type=Path, help="append one JSON line per case to this file")

@@ -38,7 +38,7 @@ from falcon_gnn.training.shapes import (
     shape_of_graph,
 )
 from falcon_gnn.training.sources import make_source
-from falcon_gnn.training.steps import make_optimizer, training_step
+from falcon_gnn.training.steps import make_optimizer, pieces_of, training_step
 
 SHAPE = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000, parts=PartShape(0.35, 0.3, 0.35, 0.2, 0.05, 0.0, 0.0))
 SMALL = ModelConfig("gcn", hidden_channels=32, num_layers=3)
@@ -99,17 +99,26 @@ def test_bytes_are_shown_in_the_unit_that_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "bits"), [*((model, None) for model in MODELS), ("gcn", 2), ("cluster-gcn", 2), ("gas", 4), ("qsign", 8)]
-)
-def test_the_prediction_equals_the_measure_of_a_real_step(model: str, bits: int | None, graph: Graph) -> None:
-    config = config_of(model, bits=bits, batch_norm=bits is not None)
+    ("model", "bits", "column_blocks"),
+    [
+        *((model, None, 1) for model in MODELS), ("gcn", 2, 1), ("cluster-gcn", 2, 1), ("gas", 4, 1), ("qsign", 8, 1),
+        ("gas", None, 3), ("gas", 2, 3),
+    ],
+)  # fmt: skip
+def test_the_prediction_equals_the_measure_of_a_real_step(
+    model: str, bits: int | None, column_blocks: int, graph: Graph
+) -> None:
+    config = replace(config_of(model, bits=bits, batch_norm=bits is not None), column_blocks=column_blocks)
     trained = graph.subgraph(np.flatnonzero(graph.train_mask))
     source = make_source(trained, config, "classes", torch.device("cpu"))
     network = build_model(config.model, trained.num_features, 4).train()
     optimizer = make_optimizer(network, config)
     batches = [batch for batch in source.draw(1) if len(batch.targets)]
     measured = max(
-        (measure_peak(partial(training_step, network, optimizer, [batch], "float32")) for batch in batches),
+        (
+            measure_peak(partial(training_step, network, optimizer, [batch], "float32", pieces_of(config)))
+            for batch in batches
+        ),
         key=lambda peak: peak.total,
     )
     predicted = estimate_memory(shape_of_graph(trained, config, graph), config).total - CPU_WORKSPACE_BYTES
@@ -294,10 +303,10 @@ def test_a_collapse_with_more_edges_than_expected_is_repeated(graph: Graph, monk
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("model", ["sign", "qsign", "sign-original", "gcn", "cluster-gcn"])
+@pytest.mark.parametrize("model", ["sign", "qsign", "sign-original", "gcn", "cluster-gcn", "gas"])
 def test_pieces_come_before_fewer_nodes_and_fit(model: str, batch_norm: bool, graph: Graph) -> None:
     config = config_of(model, hidden_channels=128, batch_norm=batch_norm)
-    shape = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000) if model != "cluster-gcn" else SHAPE
+    shape = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000) if not config.model.uses_parts else SHAPE
     whole, (_, *families) = estimate_memory(shape, config).total, [[config], *exact_ways(shape, config)]
     leanest = min(estimate_memory(shape, family[-1]).total for family in families)
     assert leanest < whole

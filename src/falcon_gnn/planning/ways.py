@@ -38,7 +38,7 @@ def exact_ways(shape: GraphShape, config: TrainConfig) -> list[list[TrainConfig]
         counts = sorted({ceil(num_blocks / blocks) for blocks in range(1, num_blocks)})
         kept = (True, False) if config.model.batch_norm and config.model.num_layers > 1 else (True,)
         return [[replace(config, micro_batches=n, keep_matrix=keep) for n in counts] for keep in kept if counts]
-    if config.model.model == "gas" or config.model.num_layers == 1:
+    if config.model.num_layers == 1:
         return []
     width = config.model.hidden_channels
     fewest = _COLUMN_STEP if config.model.bits is None else _FEWEST_CODED_COLUMNS

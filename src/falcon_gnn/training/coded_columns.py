@@ -84,10 +84,10 @@ class CodedStep(BlockedStep):
         level.codes = self._new_codes()
         for first in range(0, len(self.blocks), BLOCKS_TOGETHER):
             together = slice(first * self.step, min((first + BLOCKS_TOGETHER) * self.step, self.width))
-            z = self._read_level(last - 1, together, finds_moments=first == 0)
+            z = self._read_level(last - 1, together, is_first=first == 0)
             for columns in self.blocks[first : first + BLOCKS_TOGETHER]:
                 part = z[:, columns.start - together.start : columns.stop - together.start].clone()
-                made = self._activate(level, columns, part, finds_moments=True, has_normalized=True)
+                made = self._activate(level, columns, part, is_first=True, has_normalized=True)
                 self._keep(level, level.codes, columns, made)
                 self._add_to_outputs(outputs, product, columns, made.activation)
                 del part, made
@@ -116,9 +116,7 @@ class CodedStep(BlockedStep):
         self.product_mean = torch.empty_like(self.gradient_mean)
         for columns in self.blocks:
             block = self._make(last, columns)
-            add_outer_(gradient_of(head.weight)[columns], block.activation, back, self.dtype)
-            if head.own_weight is not None:
-                add_outer_(gradient_of(head.own_weight)[columns], block.activation, gradient, self.dtype)
+            self._add_head_gradient(columns, block.activation, back, gradient)
             if norm is not None and block.normalized is not None:
                 normalized = block.normalized
                 del block
@@ -138,7 +136,7 @@ class CodedStep(BlockedStep):
         layer = self.model.layer(last)
         for columns in self.blocks:
             activation = self._make(last - 1, columns, has_normalized=False).activation
-            aggregated, through = self.adjacency @ activation, torch.zeros_like(activation)
+            aggregated, through = self._aggregate(last - 1, columns, activation), torch.zeros_like(activation)
             own = None if layer.own_weight is None else torch.zeros_like(activation)
             for upper in self.blocks:
                 above = self._last_gradient(upper, back, gradient)
@@ -185,10 +183,10 @@ class CodedStep(BlockedStep):
         else:
             super()._mask_gradient(level, columns, block, gradient)
 
-    def _make(self, index: int, columns: slice, *, finds_moments: bool = False, has_normalized: bool = True) -> Block:
+    def _make(self, index: int, columns: slice, *, is_first: bool = False, has_normalized: bool = True) -> Block:
         level = self.levels[index]
         if not isinstance(level, _CodedLevel) or level.codes is None:
-            return super()._make(index, columns, finds_moments=finds_moments, has_normalized=has_normalized)
+            return super()._make(index, columns, is_first=is_first, has_normalized=has_normalized)
         value, normalized = self._decode(level, columns), None
         if level.norm is None:
             return Block(value, None)

@@ -1,46 +1,75 @@
-"""The gradient of a GCN's batch by blocks of columns: the door to the two ways of taking it.
+"""The gradient of a GCN's batch by blocks of columns: the door to the ways of taking it.
 
 At full precision it is exactly that of the batch (:mod:`falcon_gnn.training.column_steps`); with ``bits`` hidden layers
-are kept compressed (:mod:`falcon_gnn.training.coded_columns`).
+are kept compressed (:mod:`falcon_gnn.training.coded_columns`); GAS reads its histories by the same columns
+(:mod:`falcon_gnn.training.history_columns`).
 """
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from falcon_gnn.quantization.chunks import row_chunks
-from falcon_gnn.training.batches import GraphBatch
+from falcon_gnn.training.batches import Batch, GraphBatch
 from falcon_gnn.training.coded_columns import CodedStep
 from falcon_gnn.training.column_steps import BlockedStep
 from falcon_gnn.training.config import Precision
+from falcon_gnn.training.history import HistoryBatch, HistoryInput
+from falcon_gnn.training.history_columns import CodedHistoryStep, HistoryStep
 from falcon_gnn.training.models import GCN
 from falcon_gnn.training.targets import Targets
 
 
-def add_block_gradients(
-    model: GCN,
-    batch: GraphBatch,
-    precision: Precision,
-    num_blocks: int,
-    weight: Tensor | float,
-    walked: int | None = None,
-) -> Tensor:
+@dataclass(frozen=True)
+class Columns:
+    """How hidden layers are cut by columns.
+
+    Attributes:
+        num_blocks: Into how many blocks.
+        precision: As in ``training_step``.
+        walked: Blocks that are gone through at all; None for all of them. Memory is predicted from the first few.
+    """
+
+    num_blocks: int
+    precision: Precision = "float32"
+    walked: int | None = None
+
+
+def make_block_step(model: nn.Module, batch: Batch, columns: Columns) -> BlockedStep | None:
+    """Return the step that goes through a batch by columns; None where there are no hidden layers to go through so.
+
+    Args:
+        model: In training mode.
+        batch: On the model's device. A single node has no moments of its own.
+        columns: How hidden layers are cut; a single block is none.
+    """
+    if columns.num_blocks == 1 or not isinstance(model, GCN) or not isinstance(batch, GraphBatch | HistoryBatch):
+        return None
+    inputs, bits = batch.inputs, model.config.bits
+    if model.config.num_layers == 1 or inputs.adjacency.num_rows == 1:
+        return None
+    dtype = torch.bfloat16 if columns.precision == "bf16" else None
+    # What a model of one hidden layer keeps is made of the features again: there is nothing to compress.
+    is_coded = bits is not None and model.config.num_layers > 2
+    if isinstance(inputs, HistoryInput):
+        kind = CodedHistoryStep if is_coded else HistoryStep
+        return kind(model, inputs, columns.num_blocks, dtype, columns.walked)
+    return (CodedStep if is_coded else BlockedStep)(model, inputs, columns.num_blocks, dtype, columns.walked)
+
+
+def add_block_gradients(step: BlockedStep, batch: Batch, weight: Tensor | float) -> Tensor:
     """Add the gradient of a batch's summed loss, divided by ``weight``, to the parameters' gradients; return the loss.
 
     Args:
-        model: In training mode, with at least one hidden layer.
-        batch: On the model's device, with at least one target.
-        precision: As in ``training_step``.
-        num_blocks: Into how many blocks of columns a hidden layer is cut.
+        step: That of the batch.
+        batch: With at least one target.
         weight: ``batch.targets.loss_weight`` for the mean loss.
-        walked: Blocks that are gone through at all; None for all of them. Memory is predicted from the first few.
     """
+    assert isinstance(batch, GraphBatch | HistoryBatch)
     with torch.no_grad():
-        dtype = torch.bfloat16 if precision == "bf16" else None
-        # What a model of one hidden layer keeps is made of the features again: there is nothing to compress.
-        is_coded = model.config.bits is not None and model.config.num_layers > 2
-        step = (CodedStep if is_coded else BlockedStep)(model, batch.inputs, num_blocks, dtype, walked)
         outputs = step.forward()
-        for parameter in model.parameters():
+        for parameter in step.model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         loss, gradient = _differentiate(batch.targets, outputs, batch.rows, weight)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from falcon_gnn.quantization.bitmask import dropout_bits, keep_factor, unpack_bits
 from falcon_gnn.quantization.codec import SEED_ROWS
-from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.draws import StepDraws, seeds_of
 from falcon_gnn.quantization.layers import update_running_statistics
 from falcon_gnn.quantization.products import add_outer_, add_product_, gradient_of, multiply
 from falcon_gnn.training.models import GCN, Features, GraphInput
@@ -33,6 +33,7 @@ class Level:
     """A hidden layer of n nodes.
 
     Attributes:
+        index: Which, from 0.
         norm: Its batch norm, or None.
         mask: Which values dropout keeps, a bit each, uint8, shape ``(n, ceil(channels / 8))``; None without dropout.
         z: What is normalised, then its gradient, shape ``(n, channels)``; None of the first layer.
@@ -40,6 +41,7 @@ class Level:
         inverse_std: 1 / sqrt(variance + ε), likewise.
     """
 
+    index: int
     norm: nn.BatchNorm1d | None
     mask: Tensor | None
     z: Tensor | None
@@ -96,19 +98,19 @@ class BlockedStep:
         last = len(self.levels) - 1
         outputs, product = self._start_outputs()
         for columns in self.blocks:
-            activation = self._make(last, columns, finds_moments=True, has_normalized=False).activation
+            activation = self._make(last, columns, is_first=True, has_normalized=False).activation
             self._add_to_outputs(outputs, product, columns, activation)
             del activation
         self._update_statistics()
         return outputs.add_(self.adjacency @ product)
 
-    def _read_level(self, index: int, upper: slice, *, finds_moments: bool = True) -> Tensor:
+    def _read_level(self, index: int, upper: slice, *, is_first: bool = True) -> Tensor:
         """Return columns ``upper`` of what the level after ``index`` normalises, shape ``(n, upper)``."""
         layer = self.model.layer(index + 1)
         z = layer.bias[upper].expand(self.num_nodes, -1).clone()
         for columns in self.blocks:
-            activation = self._make(index, columns, finds_moments=finds_moments, has_normalized=False).activation
-            self._add_to(z, self.adjacency @ activation, layer.weight[columns, upper])
+            activation = self._make(index, columns, is_first=is_first, has_normalized=False).activation
+            self._add_to(z, self._aggregate(index, columns, activation), layer.weight[columns, upper])
             if layer.own_weight is not None:
                 self._add_to(z, activation, layer.own_weight[columns, upper])
             del activation
@@ -134,14 +136,19 @@ class BlockedStep:
         back = self._back(gradient)
         for columns in self.blocks:
             block = self._make(last, columns)
-            add_outer_(gradient_of(head.weight)[columns], block.activation, back, self.dtype)
-            if head.own_weight is not None:
-                add_outer_(gradient_of(head.own_weight)[columns], block.activation, gradient, self.dtype)
+            self._add_head_gradient(columns, block.activation, back, gradient)
             self._pass_down(last, columns, block, self._below_outputs(columns, back, gradient))
             del block
         del back, gradient
         for index in reversed(range(last)):
             self._backward_hidden(index)
+
+    def _add_head_gradient(self, columns: slice, activation: Tensor, back: Tensor, gradient: Tensor) -> None:
+        """Add the gradient of the outputs' weights for a block; arguments as in :meth:`_below_outputs`."""
+        head = self.model.layer(self.model.config.num_layers - 1)
+        add_outer_(gradient_of(head.weight)[columns], activation, back, self.dtype)
+        if head.own_weight is not None:
+            add_outer_(gradient_of(head.own_weight)[columns], activation, gradient, self.dtype)
 
     def _below_outputs(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient of a block of the last level's activations, shape ``(n, c)``.
@@ -165,7 +172,7 @@ class BlockedStep:
         gradient_of(layer.bias).add_(gradient.sum(0))
         for columns in self.blocks:
             block = self._make(index, columns)
-            aggregated = self.adjacency @ block.activation
+            aggregated = self._aggregate(index, columns, block.activation)
             add_outer_(gradient_of(layer.weight)[columns], aggregated, gradient, self.dtype)
             del aggregated
             if layer.own_weight is not None:
@@ -215,27 +222,40 @@ class BlockedStep:
         else:
             add_outer_(target, features, gradient, self.dtype)
 
-    def _make(self, index: int, columns: slice, *, finds_moments: bool = False, has_normalized: bool = True) -> Block:
-        """Return a block of a level's activations, with x̂ or without, and find its moments if they are not known."""
+    def _make(self, index: int, columns: slice, *, is_first: bool = False, has_normalized: bool = True) -> Block:
+        """Return a block of a level's activations, with x̂ or without; made first, its moments are found."""
         level = self.levels[index]
         z = self._first_layer(columns) if level.z is None else level.z[:, columns].clone()
-        return self._activate(level, columns, z, finds_moments=finds_moments, has_normalized=has_normalized)
+        return self._activate(level, columns, z, is_first=is_first, has_normalized=has_normalized)
 
-    def _activate(self, level: Level, columns: slice, z: Tensor, *, finds_moments: bool, has_normalized: bool) -> Block:
+    def _activate(self, level: Level, columns: slice, z: Tensor, *, is_first: bool, has_normalized: bool) -> Block:
         """Return the block of what is normalised, shape ``(n, c)``, which is used up."""
         normalized = None
         if level.norm is not None:
-            if finds_moments:
+            if is_first:
                 variance, mean = torch.var_mean(z, 0, correction=0)
                 level.mean[columns], level.inverse_std[columns] = mean, (variance + level.norm.eps).rsqrt_()
             normalized = z.sub_(level.mean[columns]).mul_(level.inverse_std[columns])
             z = torch.mul(normalized, level.norm.weight[columns]).add_(level.norm.bias[columns])
             normalized = normalized if has_normalized else None
         z.relu_()
+        if is_first:
+            self._remember(level.index, columns, z)
         if self.model.config.dropout:
             assert level.mask is not None
-            z.mul_(unpack_columns(level.mask, columns)).mul_(keep_factor(self.model.config.dropout))
+            self._drop(z, level.mask, columns)
         return Block(z, normalized)
+
+    def _drop(self, values: Tensor, mask: Tensor, columns: slice) -> None:
+        """Apply dropout to a block of columns, in place."""
+        values.mul_(unpack_columns(mask, columns)).mul_(keep_factor(self.model.config.dropout))
+
+    def _remember(self, index: int, columns: slice, values: Tensor) -> None:
+        """Leave a block of a level, new and before dropout, to whoever reads it later: nobody on a graph by itself."""
+
+    def _aggregate(self, index: int, columns: slice, activation: Tensor) -> Tensor:
+        """Return what the layer after level ``index`` multiplies with its weights for a block, shape ``(n, c)``."""
+        return self.adjacency @ activation
 
     def _first_layer(self, columns: slice) -> Tensor:
         """Return columns of what the first hidden layer normalises, from the features."""
@@ -256,20 +276,20 @@ class BlockedStep:
         norm = model.norms[index] if model.norms else None
         assert norm is None or isinstance(norm, nn.BatchNorm1d)
         empty = model.layer(0).weight.new_empty(self.width if norm is not None else 0)
-        return Level(norm, self._draw_mask(index), z, empty, torch.empty_like(empty))
+        mask = None
+        if model.config.dropout:
+            mask = self._draw_mask(self.draws.seeds(index, 0, self.num_nodes), self.num_nodes)
+        return Level(index, norm, mask, z, empty, torch.empty_like(empty))
 
-    def _draw_mask(self, index: int) -> Tensor | None:
-        """Return which values of a level dropout keeps, with its columns in the order of bits and bytes."""
-        dropout = self.model.config.dropout
-        if not dropout:
-            return None
+    def _draw_mask(self, seeds: Tensor, num_rows: int) -> Tensor:
+        """Return which values dropout keeps, a bit each, with columns in the order of bits and bytes."""
         like = self.model.layer(0).weight
-        mask = torch.empty(self.num_nodes, -(-self.width // 8), dtype=torch.uint8, device=like.device)
-        for first in range(0, self.num_nodes, SEED_ROWS)[: self.walked]:
-            last = min(first + SEED_ROWS, self.num_nodes)
-            seeds = self.draws.seeds(index, first, last - first)
-            bits = dropout_bits(seeds, like.new_empty(1).expand(last - first, self.width), dropout)
-            mask[first:last] = pack_columns(unpack_bits(bits, (last - first, self.width)))
+        mask = torch.empty(num_rows, -(-self.width // 8), dtype=torch.uint8, device=like.device)
+        for first in range(0, num_rows, SEED_ROWS)[: self.walked]:
+            rows = slice(first, min(first + SEED_ROWS, num_rows))
+            shape = (rows.stop - first, self.width)
+            bits = dropout_bits(seeds_of(seeds, rows), like.new_empty(1).expand(shape), self.model.config.dropout)
+            mask[rows] = pack_columns(unpack_bits(bits, shape))
         return mask
 
     def _update_statistics(self) -> None:

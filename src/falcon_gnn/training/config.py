@@ -106,9 +106,9 @@ class TrainConfig:
             move as without them, to rounding. Those of a row model are blocks of 256 rows, which batch norm goes
             through several times; those of ``cluster-gcn`` and ``gas`` are batches whose gradients are added up before
             a step, each with its own neighbors and moments.
-        column_blocks: Blocks of columns in which the hidden layers of a ``gcn`` or ``cluster-gcn`` are gone through,
-            for less memory, >= 1: exact to rounding, one matrix kept per hidden layer but the first. With ``bits``
-            that matrix is compressed, and in a model of three layers no hidden layer ever exists as a whole.
+        column_blocks: Blocks of columns in which the hidden layers of a ``gcn``, ``cluster-gcn`` or ``gas`` are gone
+            through, for less memory, >= 1: exact to rounding, one matrix kept per hidden layer but the first. With
+            ``bits`` that matrix is compressed, and in a model of three layers no hidden layer ever exists as a whole.
         keep_matrix: Whether one hidden matrix of the batch is kept between the sweeps that batch norm needs: measured
             on 4,491 x 1,024, it makes a step shorter and 17.5 MiB larger.
         eval_piece_bytes: Bytes of the widest layer that are computed together in an evaluation, >= 1,024: smaller
@@ -194,11 +194,10 @@ class TrainConfig:
             raise OptionError(msg)
         if self.micro_batches > 1 and self.model.model == "gcn":
             self._check_gcn_pieces()
-        has_columns = self.model.model in ("gcn", "cluster-gcn") and self.train_on == "graph"
-        if self.column_blocks > 1 and not has_columns:
+        if self.column_blocks > 1 and self.trains_on_rows:
             msg = (
-                f"column_blocks must be 1 here, got {self.column_blocks}: model='gcn' on the graph and 'cluster-gcn' "
-                "go through their hidden layers by columns. Leave it out; rows take micro_batches."
+                f"column_blocks must be 1 here, got {self.column_blocks}: models that read a graph (gcn, cluster-gcn, "
+                "gas) go through their hidden layers by columns. Leave it out; rows take micro_batches."
             )
             raise OptionError(msg)
         parts = self.model.num_parts

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
+ALL_COLUMNS = slice(None)
+"""All hidden channels of a history."""
+
+
 class Histories:
     """The last known output of each hidden layer for every node, after ReLU and before dropout.
 
@@ -45,15 +49,16 @@ class Histories:
             self._settle(level)
         return self._levels
 
-    def push(self, level: int, node_ids: Tensor, values: Tensor) -> None:
+    def push(self, level: int, node_ids: Tensor, values: Tensor, columns: slice = ALL_COLUMNS) -> None:
         """Remember the output of layer ``level`` for some nodes.
 
         Args:
             level: Which hidden layer.
             node_ids: Distinct nodes, in host memory, shape ``(n,)``.
-            values: Their vectors, on any device, shape ``(n, hidden_channels)``.
+            values: Their vectors, on any device, shape ``(n, c)``.
+            columns: Which c of the hidden channels; by default all of them.
         """
-        history, values = self._levels[level], values.detach()
+        history, values = self._levels[level][:, columns], values.detach()
         if values.device.type != "cuda":
             self._settle(level)
             history[node_ids] = values.to(history.device, history.dtype)
@@ -63,12 +68,12 @@ class Histories:
         staged.copy_(values, non_blocking=True)
         copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record(torch.cuda.current_stream(values.device))
-        self._coming.append(_Coming(level, node_ids, staged, copied))
+        self._coming.append(_Coming(level, node_ids, columns, staged, copied))
 
-    def pull(self, level: int, node_ids: Tensor, device: torch.device) -> Tensor:
-        """Return what is remembered of layer ``level`` for some nodes, on a device, shape ``(n, hidden_channels)``."""
+    def pull(self, level: int, node_ids: Tensor, device: torch.device, columns: slice = ALL_COLUMNS) -> Tensor:
+        """Return what is remembered of layer ``level`` for some nodes, on a device; arguments as in :meth:`push`."""
         self._settle(level)
-        history = self._levels[level]
+        history = self._levels[level][:, columns]
         if device.type != "cuda":
             return torch.index_select(history, 0, node_ids).to(device)
         pulled = locked_empty(len(node_ids), history.shape[1])
@@ -79,7 +84,7 @@ class Histories:
         """Put what is on its way to a history in its place, in order."""
         for coming in [coming for coming in self._coming if coming.level == level]:
             coming.copied.synchronize()
-            self._levels[level][coming.node_ids] = coming.values
+            self._levels[level][:, coming.columns][coming.node_ids] = coming.values
             self._coming.remove(coming)
 
 
@@ -89,6 +94,7 @@ class _Coming:
 
     level: int
     node_ids: Tensor
+    columns: slice
     values: Tensor
     copied: torch.cuda.Event
 
@@ -114,6 +120,11 @@ class HistoryInput:
     halo_ids: Tensor
     histories: Histories
 
+    @property
+    def adjacency(self) -> SparseMatrix:
+        """Ã among the batch's nodes."""
+        return self.inner.adjacency
+
     def to(self, device: torch.device) -> "HistoryInput":
         """Return the input on a device; the ids stay in host memory, where the histories are."""
         return replace(self, inner=self.inner.to(device), halo=self.halo.to(device))
@@ -131,7 +142,8 @@ class HistoryInput:
     def next_layer(self, model: GCN, level: int, hidden: Tensor) -> Tensor:
         """Return layer ``level``'s output for the batch's hidden vectors and the halo's remembered ones."""
         pulled = self.histories.pull(level - 1, self.halo_ids, hidden.device).to(hidden.dtype)
-        outside = self.halo @ functional.dropout(pulled, model.config.dropout, model.training)
+        # What is remembered is not negative: ReLU leaves it as it is.
+        outside = self.halo @ relu_dropout(pulled, model.config.dropout, model.training, inplace=True)
         return model.layer(level).transform((self.inner.adjacency @ hidden).add_(outside), hidden)
 
 

@@ -10,10 +10,9 @@ import torch.utils.deterministic
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch
-from falcon_gnn.training.column_blocks import add_block_gradients
+from falcon_gnn.training.batches import Batch, RowBatch
+from falcon_gnn.training.column_blocks import Columns, add_block_gradients, make_block_step
 from falcon_gnn.training.config import Precision, TrainConfig
-from falcon_gnn.training.models import GCN
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
 from falcon_gnn.training.transfer import read_ahead
 
@@ -61,21 +60,21 @@ def training_step(
         any label, where the weights stay.
     """
     is_single = len(batches) == 1
+    columns = Columns(pieces.columns, precision, pieces.walked)
     device = next(model.parameters()).device
     sums: list[tuple[Tensor, Tensor | float, Tensor | float]] = []
     for batch in batches:
         ready = batch.to(device)
         targets = ready.targets
+        by_columns = make_block_step(model, ready, columns)
         if len(targets) == 0:
             with torch.no_grad():
-                ready.outputs(model)
+                _ = ready.outputs(model) if by_columns is None else by_columns.forward()
             continue
         if is_single and pieces.count > 1 and isinstance(ready, RowBatch):
             loss = add_gradients(model, ready, precision, pieces)
-        elif pieces.columns > 1 and isinstance(model, GCN) and _has_columns(model, ready):
-            assert isinstance(ready, GraphBatch)
-            weight = targets.loss_weight if is_single else 1.0
-            loss = add_block_gradients(model, ready, precision, pieces.columns, weight, pieces.walked)
+        elif by_columns is not None:
+            loss = add_block_gradients(by_columns, ready, targets.loss_weight if is_single else 1.0)
         else:
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 outputs = ready.outputs(model)
@@ -93,11 +92,6 @@ def training_step(
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss / loss_weight, weight
-
-
-def _has_columns(model: GCN, batch: Batch) -> bool:
-    """Return whether a batch has hidden layers to go through by columns; a single node has no moments of its own."""
-    return isinstance(batch, GraphBatch) and model.config.num_layers > 1 and batch.inputs.adjacency.num_rows > 1
 
 
 def run_epoch(
