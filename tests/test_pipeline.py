@@ -17,11 +17,13 @@ from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outputs import predict_to_file, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.pipeline.training_graph import fit_collapse, reduce_training_graph
-from falcon_gnn.planning.fit import fit_budget
+from falcon_gnn.planning.estimate import estimate_evaluation
+from falcon_gnn.planning.fit import fit_budget, shape_of_scoring
 from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.resources import format_bytes
 from falcon_gnn.training import steps
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.state import TrainingState
@@ -318,6 +320,22 @@ def test_running_out_of_memory_says_what_fits(graph: Graph, tmp_path: Path, monk
     monkeypatch.undo()
     monkeypatch.setattr(shortage, "free_memory", lambda device: 1_000)
     assert "no smaller step" in str(shortage.explain_shortage(graph, graph, training, None))
+
+
+def test_running_out_of_memory_in_an_evaluation_names_smaller_pieces_of_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = TrainConfig(ModelConfig("sign", hidden_channels=512, num_layers=2), num_batches=40)
+    x, y, mask = np.zeros((20_000, 3), np.float32), np.arange(20_000) % 3, np.arange(20_000) < 10_000
+    scored = Graph.from_edges(np.array([[0], [1]]), 20_000, x=x, y=y, train_mask=mask, val_mask=~mask)
+    needed = [
+        estimate_evaluation(shape_of_scoring(scored, config), config)
+        for config in (training, replace(training, eval_piece_bytes=4 * 2**20))
+    ]
+    monkeypatch.setattr(shortage, "free_memory", lambda device: sum(needed) // 2)
+    said = str(shortage.explain_shortage(graph, scored, training, None))
+    assert f"an evaluation needs {format_bytes(needed[0], round_up=True)} by prediction" in said
+    assert "what fits is eval_piece_bytes=4194304" in said
 
 
 def test_a_run_goes_on_in_other_pieces(graph: Graph, tmp_path: Path) -> None:

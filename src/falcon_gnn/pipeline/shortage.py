@@ -5,8 +5,8 @@ from pathlib import Path
 from falcon_gnn.errors import BudgetError, OutOfMemoryError
 from falcon_gnn.graph import Graph
 from falcon_gnn.planning.budget_text import free_memory
-from falcon_gnn.planning.estimate import estimate_memory
-from falcon_gnn.planning.fit import fit_shape
+from falcon_gnn.planning.estimate import estimate_evaluation, estimate_memory
+from falcon_gnn.planning.fit import fit_shape, shape_of_scoring
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.shapes import shape_of_graph
@@ -27,24 +27,27 @@ def explain_shortage(
 
     Args:
         graph: What was trained on.
-        label_graph: The original graph.
+        label_graph: The original graph, on which the model is scored.
         config: The model and how it was trained.
         checkpoint: Where the state was written, or None.
     """
     shape = shape_of_graph(graph, config, label_graph)
-    needed, free = estimate_memory(shape, config).total, free_memory(config.device)
-    parts = [f"training ran out of memory: a step needs {format_bytes(needed, round_up=True)} by prediction"]
+    scored, free = shape_of_scoring(label_graph, config), free_memory(config.device)
+    phases = {"a step": estimate_memory(shape, config).total, "an evaluation": estimate_evaluation(scored, config)}
+    phase = max(phases, key=lambda name: phases[name])
+    needed = format_bytes(phases[phase], round_up=True)
+    parts = [f"training ran out of memory: {phase} needs {needed} by prediction"]
     if free is not None:
         parts.append(f"{format_bytes(free)} are free")
         try:
-            plan = fit_shape(shape, config, free)
+            plan = fit_shape(shape, config, free, scored)
         except BudgetError:
-            parts.append("no smaller step of this model fits")
+            parts.append(f"no smaller {phase.split()[-1]} of this model fits")
         else:
             changes = _changes(config, plan.training)
             if plan.needs_collapse:
                 changes.append(f"{plan.node_budget:,} of {plan.num_nodes:,} nodes")
-            fix = ", ".join(changes) or "fewer other programs on the machine: the step itself fits"
+            fix = ", ".join(changes) or f"fewer other programs on the machine: {phase} itself fits"
             parts.append(f"what fits is {fix}")
     if checkpoint is not None and checkpoint.exists():
         parts.append(f"{checkpoint} is whole, go on with resume")
@@ -53,7 +56,7 @@ def explain_shortage(
 
 def _changes(config: TrainConfig, fitting: TrainConfig) -> list[str]:
     """Return the options in which a plan differs from what was asked for."""
-    names = ("micro_batches", "keep_matrix", "column_blocks", "num_batches")
+    names = ("micro_batches", "keep_matrix", "column_blocks", "num_batches", "eval_piece_bytes")
     found = [f"{name}={getattr(fitting, name)}" for name in names if getattr(fitting, name) != getattr(config, name)]
     bits = fitting.model.bits
     return found if bits == config.model.bits else [*found, f"bits={bits}"]

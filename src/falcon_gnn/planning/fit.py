@@ -124,7 +124,7 @@ def fit_budget(
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
-    scored = evaluation_of_graph(graph, shape_of_graph(graph, _as_scored(config), graph))
+    scored = shape_of_scoring(graph, config)
     return fit_shape(whole, config, budget, scored, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
@@ -168,6 +168,11 @@ def fit_shape(
     if largest == 0:
         raise _floor_error(whole, config, budget)
     return _plan(whole, config, budget, largest, scored)
+
+
+def shape_of_scoring(graph: Graph, config: TrainConfig) -> EvaluationShape:
+    """Return what the memory of scoring a model on the original graph depends on."""
+    return evaluation_of_graph(graph, shape_of_graph(graph, _as_scored(config), graph))
 
 
 def _as_scored(config: TrainConfig) -> TrainConfig:
