@@ -181,7 +181,7 @@ class _ChainStep:
         output, state = self._forward_block(last, self.kept[rows], rows)
         gradient = self.loss.gradient(output, rows, counts=False)
         gradient = self._corrected(self._backward_block(last, gradient, state, rows, counts=False), state)
-        del state
+        del output, state
         _, states = self._forward(last, rows, has_output=False)
         self._backward(gradient, states, rows)
 
@@ -193,9 +193,9 @@ class _ChainStep:
         self._backward(gradient, states, rows)
 
     def _corrected(self, gradient: Tensor, state: BlockState) -> Tensor:
-        """Return the whole gradient of what the last norm reads."""
+        """Return the whole gradient of what the last norm reads, in the place of x̂."""
         assert state.normalized is not None
-        return gradient.add_(self.chain.blocks[-1].correct(state.normalized, self.moments[-1], len(self.x)))
+        return self.chain.blocks[-1].correct(state.normalized, self.moments[-1], len(self.x)).add_(gradient)
 
     def _hidden(self, level: int, rows: slice) -> Tensor:
         """Return what norm ``level`` reads, to be used up: kept, made of what is kept, or computed anew."""
