@@ -215,15 +215,26 @@ def _fit_whole(whole: GraphShape, config: TrainConfig, budget: int) -> tuple[Tra
         coded = replace(config, model=replace(config.model, bits=_FEWEST_BITS), column_blocks=1)
         families += _families(whole, coded)
     for family in families:
-        # The unsplit step, whose prediction takes longest, is looked at only where the next leaner fits.
-        if len(family) > 1 and peak(family[1]) > budget:
-            if peak(family[-1]) > budget:
-                continue
-            return _first_fitting(family, peak, budget), family[-1]
-        for way in family[:2]:
-            if peak(way) <= budget:
-                return way, family[-1]
+        fastest = _fastest_fitting(family, peak, budget)
+        if fastest is not None:
+            return fastest, family[-1]
     return None, min((family[-1] for family in families), key=peak)
+
+
+def _fastest_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], int], budget: int) -> TrainConfig | None:
+    """Return the fastest way of a family that fits, None if none does."""
+
+    def fits(way: TrainConfig) -> bool:
+        return peak(way) <= budget
+
+    # The unsplit step of a whole graph, whose prediction takes longest, is looked at only where the next leaner fits.
+    if (len(family) == 1 or family[0].num_batches > 1) and fits(family[0]):
+        return family[0]
+    if len(family) == 1:
+        return None
+    if fits(family[1]):
+        return family[0] if fits(family[0]) else family[1]
+    return _first_fitting(family, peak, budget) if fits(family[-1]) else None
 
 
 def _first_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], int], budget: int) -> TrainConfig:

@@ -1,7 +1,7 @@
 """The predicted peak of scoring a model on the original graph: one evaluation under fake tensors, no data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -41,7 +41,6 @@ def evaluation_of_graph(graph: Graph, shape: GraphShape) -> EvaluationShape:
     return EvaluationShape(shape, max(counts, default=graph.num_nodes))
 
 
-@lru_cache(maxsize=1_024)
 def predict_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
     """Return the predicted peak of an evaluation between two epochs, in bytes, the optimizer's moments among them.
 
@@ -51,10 +50,18 @@ def predict_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
         shape: What is scored.
         config: The model and how it is trained.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     if not config.model.uses_hop_features and trains_on_cuda(config):
         return 0
+    # Of a training only this matters, so that models which are scored alike are predicted once.
+    name = config.model.model if config.model.uses_hop_features else "gcn"
+    model = replace(config.model, model="sign" if name == "qsign" else name, bits=None, num_parts=None)
+    return _predict(shape, TrainConfig(model, eval_piece_bytes=config.eval_piece_bytes))
+
+
+@lru_cache(maxsize=1_024)
+def _predict(shape: EvaluationShape, config: TrainConfig) -> int:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     graph = shape.graph
     with FakeTensorMode(), torch.random.fork_rng([]):
         model = build_model(config.model, graph.num_features, graph.num_outputs)
