@@ -357,7 +357,7 @@ def test_a_collapse_is_written_whole(graph: Graph, tmp_path: Path) -> None:
     from falcon_gnn.datasets.load import load_graph
 
     result = collapse(graph, QUARTER)
-    write_collapse(result, tmp_path / "out")
+    write_collapse(graph, result, tmp_path / "out")
     read = load_graph(tmp_path / "out" / "graph.npz")
     np.testing.assert_array_equal(read.indices, result.graph.indices)
     with np.load(tmp_path / "out" / "mapping.npz", allow_pickle=False) as mapping:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from falcon_gnn.reduction.falcon import collapse
     from falcon_gnn.reduction.report import CollapseReport
     from falcon_gnn.reduction.result import CollapseResult
+    from falcon_gnn.reporting.drawing import draw_collapse
     from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 
@@ -74,6 +75,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "reduction.falcon": ("collapse",),
     "reduction.report": ("CollapseReport",),
     "reduction.result": ("CollapseResult",),
+    "reporting.drawing": ("draw_collapse",),
     "training.config": ("ModelConfig", "TrainConfig"),
 }
 _SOURCES = {name: f"falcon_gnn.{module}" for module, names in _MODULES.items() for name in names}
@@ -101,6 +103,7 @@ __all__ = [
     "coarsen",
     "collapse",
     "compressed_activations",
+    "draw_collapse",
     "fit_budget",
     "from_dgl",
     "from_networkx",

@@ -143,7 +143,7 @@ def collapse(
                 return
             result = fit.result
         on_stage("writing files")
-        has_page = write_collapse(result, out, title=f"{Path(source).name} collapsed")
+        has_page = write_collapse(graph, result, out, title=f"{Path(source).name} collapsed")
     print_collapse(result.report)
     say_written(out, has_page)
 

@@ -13,6 +13,7 @@ from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport
+from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 NODE_BUDGET = 0.34
@@ -46,7 +47,7 @@ def run_demo(out: str | Path, on_stage: OnStage) -> Demonstration:
     graph = load_graph("digits")
     reduction = CollapseConfig(NODE_BUDGET, centrality="pagerank")
     result = collapse(graph, reduction, on_stage=on_stage)
-    has_page = write_collapse(result, out, title="digits collapsed")
+    has_page = write_collapse(graph, result, out, title="digits collapsed")
     models: tuple[ModelName, ...] = ("sign", "qsign")
     outcomes = {
         f"{model.upper()}, {size}": _train(graph, model, chosen, on_stage)
@@ -55,7 +56,7 @@ def run_demo(out: str | Path, on_stage: OnStage) -> Demonstration:
     }
     write_json({name: outcome.to_dict() for name, outcome in outcomes.items()}, out / "records.json")
     if has_page:
-        _write_page(result.report, outcomes, out / PAGE_FILE)
+        _write_page(graph, result, outcomes, out / PAGE_FILE)
     return Demonstration(result.report, outcomes, has_page)
 
 
@@ -64,7 +65,8 @@ def _train(graph: Graph, model: ModelName, reduction: CollapseConfig | None, on_
     return run(graph, RunConfig(training, reduction), name="digits", on_stage=on_stage)
 
 
-def _write_page(report: CollapseReport, outcomes: dict[str, RunOutcome], path: Path) -> None:
+def _write_page(graph: Graph, result: CollapseResult, outcomes: dict[str, RunOutcome], path: Path) -> None:
+    from falcon_gnn.reporting.drawing import draw_section
     from falcon_gnn.reporting.html import write_report
     from falcon_gnn.reporting.sections import Section, Table
 
@@ -79,4 +81,5 @@ def _write_page(report: CollapseReport, outcomes: dict[str, RunOutcome], path: P
         )
     columns = ["Run", "Nodes trained on", "Test accuracy", "Peak memory (MiB)", "Epoch time (ms)"]
     table = Table(columns, rows, "Scored on the test nodes of the original graph; peak memory of one training step.")
-    write_report(report, path, title="digits collapsed", sections=[Section("Training", [table])])
+    sections = [Section("Training", [table]), draw_section(graph, result)]
+    write_report(result.report, path, title="digits collapsed", sections=sections)

@@ -27,8 +27,14 @@ MAPPING_FILE = "mapping.npz"
 CURVE_FILE = "learning_curve.png"
 
 
-def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
+def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
     """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
+
+    Args:
+        graph: The input of the collapse.
+        result: What came of it.
+        folder: Where to write.
+        title: Heading of the page.
 
     Returns:
         Whether ``report.html`` was written; it needs the extra ``report``.
@@ -37,11 +43,16 @@ def write_collapse(result: CollapseResult, folder: str | Path, *, title: str = "
 
     folder = Path(folder)
     write_npz(result.graph, folder / GRAPH_FILE)
-    return _write_reduction(result, folder, title)
+    return _write_reduction(graph, result, folder, title)
 
 
-def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
+def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     """Write the record, the best weights, the learning curve, and the map and report of the reduction.
+
+    Args:
+        graph: The original graph.
+        outcome: What came of the run.
+        folder: Where to write.
 
     Returns:
         Whether the plots were written; they need the extra ``report``.
@@ -53,7 +64,7 @@ def write_run(outcome: RunOutcome, folder: str | Path) -> bool:
     write_json(outcome.to_dict(), folder / RECORD_FILE)
     has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
     if outcome.reduction is not None:
-        _write_reduction(outcome.reduction, folder, "Collapse report")
+        _write_reduction(graph, outcome.reduction, folder, "Collapse report")
     return has_plots
 
 
@@ -128,13 +139,14 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     return graph.num_nodes
 
 
-def _write_reduction(result: CollapseResult, folder: Path, title: str) -> bool:
+def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: str) -> bool:
     result.save_mapping(folder / MAPPING_FILE)
     write_json(result.report.to_dict(), folder / REPORT_FILE)
+    from falcon_gnn.reporting.drawing import draw_section
     from falcon_gnn.reporting.html import write_report
 
     try:
-        write_report(result.report, folder / PAGE_FILE, title=title)
+        write_report(result.report, folder / PAGE_FILE, title=title, sections=[draw_section(graph, result)])
     except MissingDependencyError:
         return False
     return True

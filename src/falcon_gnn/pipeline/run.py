@@ -114,7 +114,7 @@ def run(
     )
     if out is not None:
         tell("files")
-        write_run(outcome, out)
+        write_run(graph, outcome, out)
     return outcome
 
 

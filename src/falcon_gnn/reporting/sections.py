@@ -32,10 +32,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure and the words below it, which also stand for the figure where it cannot be seen."""
+    """A figure and the words below it, which also stand for the figure where it cannot be seen.
+
+    Attributes:
+        figure: The figure.
+        caption: The words.
+        is_wide: Whether it takes a line of its own.
+    """
 
     figure: "Figure"
     caption: str
+    is_wide: bool = False
 
 
 @dataclass(frozen=True)
