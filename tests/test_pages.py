@@ -18,7 +18,9 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "configs" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 TABLES = {
     "paper": {"dataset": "data set", "predicted_mib": "predicted MiB", "paper_mb": "paper MB"},
     "resident": {},
@@ -95,5 +97,27 @@ def test_the_reference_names_every_public_name_where_it_is_defined() -> None:
 
 def test_every_page_stands_in_the_sites_navigation() -> None:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    missing = [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f": {page.name}\n" not in settings]
-    assert missing == []
+    docs = ROOT / "docs"
+    pages = [path.relative_to(docs).with_suffix(".md").as_posix() for path in (*docs.rglob("*.md"), *NOTEBOOKS)]
+    assert [page for page in pages if f": {page}\n" not in settings] == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    assert [cell for cell in code if cell["outputs"] or cell["execution_count"] is not None] == []
+
+
+def test_every_example_of_a_how_to_page_is_python() -> None:
+    for page in (ROOT / "docs" / "howto").glob("*.md"):
+        for number, block in enumerate(re.findall(r"^```py(?:thon)?\n(.*?)^```$", page.read_text(), flags=re.M | re.S)):
+            compile(block, f"{page.name}, example {number}", "exec")
+
+
+def test_every_figure_that_a_page_asks_for_is_drawn_by_the_site() -> None:
+    drawn = (ROOT / "docs" / "site" / "figures.py").read_text(encoding="utf-8").split("_FIGURES")[-1]
+    asked = [name for page in PAGES for name in re.findall(r'data-draw="(\w+)"', page.read_text(encoding="utf-8"))]
+    assert asked
+    assert [name for name in asked if f'"{name}": _draw_' not in drawn] == []

@@ -12,7 +12,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize(
-    ("file", "pattern"), [("CHANGELOG.md", r"^## \[(\d[\d.]*)\]"), ("CITATION.cff", r"^version: ([\d.]+)$")]
+    ("file", "pattern"),
+    [
+        ("CHANGELOG.md", r"^## \[(\d[\d.]*)\]"),
+        ("CITATION.cff", r"^version: ([\d.]+)$"),
+        ("docs/cite.md", r"version = \{([\d.]+)\}"),
+    ],
 )
 def test_the_version_is_that_of_the_package(file: str, pattern: str) -> None:
     found = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)

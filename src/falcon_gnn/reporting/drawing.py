@@ -73,7 +73,8 @@ def draw_collapse(
         max_nodes: How many nodes are drawn, at least 1. Above some hundred a picture says little.
 
     Returns:
-        A matplotlib figure: ``figure.savefig("collapse.svg")`` writes it, a notebook shows it.
+        A matplotlib figure: ``figure.savefig("collapse.svg")`` writes it, and a notebook shows it after
+        ``%matplotlib inline``.
 
     Raises:
         OptionError: If ``graph`` is not the input of ``result``, ``around`` no node in its scope, or ``max_nodes``
@@ -229,7 +230,7 @@ def _color_groups(scene: _Scene) -> list[str]:
 def _draw_before(axes: "Axes", scene: _Scene, places: NDArray[np.float64], colors: list[str]) -> None:
     ends = scene.group[scene.edges]
     is_inside = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
-    _draw_edges(axes, places, scene.edges[~is_inside], LIGHT["before"], 0.6)
+    _draw_edges(axes, places, scene.edges[~is_inside], LIGHT["before"], 0.9)
     width = 2.2 if len(scene.edges) < _MANY_EDGES else 1.0
     for color in _COLORS:
         has_color = np.array([colors[group] == color for group in ends[:, 0]], np.bool_)
