@@ -10,6 +10,7 @@ from typing import Any
 from commands import describe_commands
 from examples import example_environment, run_page
 from figures import draw
+from gallery import write_bundle, write_gallery
 from mkdocs.structure.files import File, Files
 from notebooks import run_notebook
 
@@ -37,6 +38,7 @@ def on_files(files: Files, *, config: Any) -> Files:
         for name, content in images.items():
             files.append(File.generated(config, f"notebooks/{name}", content=content))
     _ran.update({f"howto/{page.name}": done.result() for page, done in zip(pages, ran, strict=True)})
+    files.append(File.generated(config, "vega.js", content=write_bundle()))
     files.append(File.generated(config, "palette.css", content=_write_palette()))
     for name in ("CHANGELOG", "CONTRIBUTING"):
         text = (_ROOT / f"{name}.md").read_text(encoding="utf-8")
@@ -55,6 +57,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Draw the figures of a page."""
+    if "<!-- gallery -->" in html:
+        html = html.replace("<!-- gallery -->", write_gallery())
     return _FIGURE.sub(_drawn, html)
 
 
