@@ -1,4 +1,4 @@
-"""Build the wheel, install it in fresh environments, and use it there as the README says, outside the source tree.
+"""Build the wheel, install it in fresh environments, and use it there as the first pages say, outside the source tree.
 
 ``make test-wheel`` runs it; ``python -m tests.wheel train`` takes one of the environments. Not part of the tests.
 """
@@ -18,9 +18,9 @@ DIST = ROOT / "dist"
 ENVIRONMENTS = ROOT / ".venvs" / "wheel"
 CONSTRAINTS = ROOT / "constraints.txt"
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMANDS = re.findall(r"^\$ falcon-gnn (.*)$", README, re.MULTILINE)
+FIRST_PAGES = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
+EXAMPLES = re.findall(r"```python\n(.*?)```", FIRST_PAGES, re.DOTALL)
+COMMANDS = re.findall(r"^\$ falcon-gnn (.*)$", FIRST_PAGES, re.MULTILINE)
 CORE_COMMANDS = ["collapse digits --node-budget 0.34 --out reduced", "config train --model sign"]
 
 WHERE = """

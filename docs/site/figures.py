@@ -9,7 +9,7 @@ import numpy as np
 
 import falcon_gnn as fg
 from falcon_gnn.propagation import normalized_csr
-from falcon_gnn.reporting.style import LIGHT, SERIES, figure_style, inline_svg, new_figure
+from falcon_gnn.reporting.style import LIGHT, SERIES, figure_style, inline_svg, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,10 @@ def draw(name: str, prefix: str, alt: str) -> str:
 
 
 def small_graph() -> fg.Graph:
-    """Return 16 nodes in two classes: two communities with a hub each, and a few nodes between them."""
+    """Return 16 nodes in two classes: two communities with a hub each, and a few nodes between them.
+
+    Its collapse is the picture of the README, ``docs/collapse.png``, which ``python docs/site/figures.py`` writes.
+    """
     pairs = [
         (0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (3, 4), (4, 5), (0, 6), (6, 7), (7, 8), (8, 9), (8, 10), (8, 11),
         (9, 10), (11, 12), (8, 13), (13, 14), (12, 15), (3, 6), (8, 15),
@@ -143,3 +146,7 @@ _FIGURES: dict[str, "Callable[[], Figure]"] = {
     "codes": _draw_codes,
     "blocks": _draw_blocks,
 }
+
+
+if __name__ == "__main__":
+    save_figure(_draw_example(), _RECORDS.parent / "docs" / "collapse.png")
