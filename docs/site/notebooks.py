@@ -7,7 +7,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-_SECONDS = 120
+_SECONDS = 600
 _IMAGES = {"image/svg+xml": "svg", "image/png": "png"}
 
 
