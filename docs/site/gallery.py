@@ -9,6 +9,7 @@ from typing import Any
 import vl_convert
 
 from falcon_gnn.benchmark.metrics import metric_of
+from falcon_gnn.benchmark.plan import Cell
 from falcon_gnn.benchmark.records import read_records
 from falcon_gnn.benchmark.summary import Summary, summarise
 
@@ -55,10 +56,9 @@ def _summary_rows(summary: Summary) -> Iterator[dict[str, Any]]:
         shown = summary.metrics[dataset]
         for name in (shown[0], *(metric for metric in _MORE_METRICS if metric in shown)):
             metric = metric_of(name)
-            for cell in summary.cells(dataset):
+            for cell in _drawn_cells(summary, dataset):
                 found = summary.figures[cell, name]
-                is_drawn = not summary.drawn_methods or cell.method in summary.drawn_methods or cell.budget is None
-                if found.mean is None or not is_drawn or (cell.budget is not None and found.kept is None):
+                if found.mean is None or (cell.budget is not None and found.kept is None):
                     continue
                 kept = 100.0 if found.kept is None else 100 * found.kept.num_nodes / found.kept.num_in_scope
                 half = found.half_width
@@ -74,6 +74,15 @@ def _summary_rows(summary: Summary) -> Iterator[dict[str, Any]]:
                     "high": round(found.mean + half, 2),
                     "runs": found.num_runs,
                 }
+
+
+def _drawn_cells(summary: Summary, dataset: str) -> Iterator[Cell]:
+    """Yield the cells whose methods the experiment draws, of a model that has none of these all, and full graphs."""
+    cells = summary.cells(dataset)
+    for cell in cells:
+        methods = {other.method for other in cells if other.model == cell.model and other.budget is not None}
+        if cell.budget is None or cell.method in (methods & set(summary.drawn_methods) or methods):
+            yield cell
 
 
 def _name_method(method: str, centrality: str, is_full: bool) -> str:
