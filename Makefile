@@ -81,7 +81,8 @@ docs: .venvs/docs/.docs
 
 .venvs/docs/.docs: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv .venvs/docs
-	.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs]"
+	.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) \
+	  -e ".[docs]"
 	touch $@
 
 clean:
