@@ -24,7 +24,7 @@ _SETS = {
     "twitch_de": "Twitch", "flickr_attr": "Flickr (attributes)", "coauthor_cs": "Coauthor CS", "cora": "Cora",
     "citeseer": "CiteSeer", "pubmed": "PubMed", "ppi": "PPI (re-derived labels)",
 }  # fmt: skip
-_MODELS = {"gcn": "GCN", "sign": "SIGN", "qsign": "QSIGN"}
+_MODELS = {"gcn": "GCN", "sign": "SIGN", "qsign": "QSIGN", "cluster-gcn": "Cluster-GCN", "gas": "GAS"}
 
 
 def write_bundle() -> str:
@@ -109,7 +109,7 @@ def _memory_rows() -> Iterator[dict[str, Any]]:
     for row in found.values():
         pieces = max(row["micro_batches"], row["column_blocks"])
         kind = "blocks of columns" if row["column_blocks"] > 1 else "micro-batches"
-        name = _MODELS[row["model"]]
+        name = _MODELS.get(row["model"], row["model"])
         has_bits = row["bits"] < 32 and row["model"] != "qsign"
         yield {
             "graph": {"rows": "PPI, rows", "rows, batch norm": "PPI, rows, batch norm"}.get(row["table"], row["table"]),
