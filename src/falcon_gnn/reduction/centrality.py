@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import ConvergenceError, OptionError
+from falcon_gnn.reduction.neighbor_sums import NeighborSums
 
 ScoreArray = NDArray[np.float64]
 
@@ -22,6 +23,8 @@ SIGNIFICANT_DIGITS = 10
 """Digits of a score that count; what lies beyond is rounding noise."""
 ZERO_SHARE = 1e-12
 """Share of the largest score below which one counts as 0."""
+_RUN_NODES = 1 << 14
+"""Nodes whose changes are added up together."""
 _DEPENDENCY_BLOCKS = 8
 _SOURCES_PER_STEP = 1024
 ABBREVIATIONS = {
@@ -112,20 +115,23 @@ def pagerank(
     Raises:
         ConvergenceError: If the change is still above the tolerance; names it.
     """
-    from falcon_gnn._kernels.centrality import pagerank_step
+    from falcon_gnn._kernels.centrality import finish_pagerank_step
 
     degrees = np.diff(indptr)
     num_nodes = len(degrees)
     isolated = np.flatnonzero(degrees == 0)
-    inverse = np.zeros(num_nodes)
-    np.divide(DAMPING, degrees, out=inverse, where=degrees > 0)
+    share = np.zeros(num_nodes)
+    np.divide(DAMPING, degrees, out=share, where=degrees > 0)
+    del degrees
     x = np.full(num_nodes, 1 / num_nodes)
-    share, new = np.empty(num_nodes), np.empty(num_nodes)
+    share *= x
+    totals, changes = np.zeros(num_nodes), np.empty(-(-num_nodes // _RUN_NODES))
+    sums = NeighborSums(indptr, indices)
     for _ in range(max_iterations):
         base = (1 - DAMPING + DAMPING * x[isolated].sum()) / num_nodes
-        pagerank_step(indptr, indices, np.multiply(x, inverse, out=share), base, new)
-        change = _measure_change(new, x)
-        x, new = new, x
+        sums.add(share, totals)
+        finish_pagerank_step(indptr, DAMPING, base, x, share, totals, changes)
+        change = float(changes.sum())
         if change < tolerance:
             scores: ScoreArray = x / x.sum()
             return scores
@@ -153,13 +159,13 @@ def eigenvector_centrality(
     Raises:
         ConvergenceError: If the change is still above N * tolerance; names it.
     """
-    from falcon_gnn._kernels.centrality import shifted_product
-
     num_nodes = len(indptr) - 1
     x = np.full(num_nodes, 1 / num_nodes)
     new, squares = np.empty(num_nodes), np.empty(num_nodes)
+    sums = NeighborSums(indptr, indices)
     for _ in range(max_iterations):
-        shifted_product(indptr, indices, x, new)
+        np.copyto(new, x)
+        sums.add(x, new)
         # numpy.linalg.norm goes through a threaded dot product, whose sum order depends on the number of threads.
         new /= np.sqrt(np.square(new, out=squares).sum())
         change = _measure_change(new, x)
