@@ -6,18 +6,18 @@ from numba import prange
 from falcon_gnn._kernels.compiling import kernel, subroutine
 
 DROPPED = -1
+PARENT, SEEN_BY, BEST = range(3)
+"""What is looked up together for a node lies together: the columns of ``nodes``."""
 
 
 @subroutine()
-def _find(parent, v):  # type: ignore[no-untyped-def]
-    """Return the node that stands for ``v`` now, halving the path to it; DROPPED if its group was dropped."""
-    while parent[v] != v:
-        if parent[v] == DROPPED:
-            return DROPPED
-        above = parent[parent[v]]
-        if above != DROPPED:
-            parent[v] = above
-        v = parent[v]
+def _find(nodes, v):  # type: ignore[no-untyped-def]
+    """Return the node that stands for ``v`` now, halving the path to it."""
+    while v < nodes.shape[0] and nodes[v, PARENT] != v:
+        above = nodes[v, PARENT]
+        if above < nodes.shape[0]:
+            nodes[v, PARENT] = nodes[above, PARENT]
+        v = nodes[v, PARENT]
     return v
 
 
@@ -30,13 +30,13 @@ def _stronger(rank, a, b):  # type: ignore[no-untyped-def]
 
 
 @subroutine()
-def _meld(a, b, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
+def _meld(a, b, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
     """Return the root of two pairing heaps made one: the entry whose target is removed first."""
     if a == -1:
         return b
     if b == -1:
         return a
-    if time[target[b]] < time[target[a]]:
+    if target[b] < target[a]:
         a, b = b, a
     sibling[b] = child[a]
     child[a] = b
@@ -45,7 +45,7 @@ def _meld(a, b, time, rank, target, child, sibling, strongest):  # type: ignore[
 
 
 @subroutine()
-def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
+def _pop(root, rank, target, child, sibling, strongest):  # type: ignore[no-untyped-def]
     """Return the root of a pairing heap without its root: children are melded in pairs, then into one."""
     pairs = -1
     first = child[root]
@@ -55,7 +55,7 @@ def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[n
         sibling[first] = -1
         if second != -1:
             sibling[second] = -1
-        pair = _meld(first, second, time, rank, target, child, sibling, strongest)
+        pair = _meld(first, second, rank, target, child, sibling, strongest)
         sibling[pair] = pairs
         pairs = pair
         first = rest
@@ -63,54 +63,71 @@ def _pop(root, time, rank, target, child, sibling, strongest):  # type: ignore[n
     while pairs != -1:
         rest = sibling[pairs]
         sibling[pairs] = -1
-        root = _meld(root, pairs, time, rank, target, child, sibling, strongest)
+        root = _meld(root, pairs, rank, target, child, sibling, strongest)
         pairs = rest
     return root
 
 
+@kernel(parallel=True)
+def fold_survivors(indptr, indices, order, new_ids, start, stop, entries, nodes):  # type: ignore[no-untyped-def]
+    """Write the rows of the nodes of ``order``, of removed neighbors only, in new ids, and fold the others into one.
+
+    Nodes that are removed have the new ids ``range(order.size)``. Row i is written to ``entries`` from ``start[i]`` on,
+    its end to ``stop[i]``. The largest id of a survivor goes to ``nodes[i, BEST]``, -1 where there is none; the other
+    columns are set for the start of :func:`contract`.
+    """
+    for i in prange(order.size):
+        write = start[i]
+        best = np.int64(-1)
+        for position in range(indptr[order[i]], indptr[order[i] + 1]):
+            other = np.int64(new_ids[indices[position]])
+            if other < order.size:
+                entries[write] = other
+                write += 1
+            else:
+                best = max(best, other)
+        stop[i] = write
+        nodes[i, PARENT] = i
+        nodes[i, SEEN_BY] = -1
+        nodes[i, BEST] = best
+
+
 @kernel()
-def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
-    """Merge the nodes of ``order``, one after the other, into their strongest current neighbor.
+def contract(start, stop, entries, nodes, rank, following, last, heap):  # type: ignore[no-untyped-def]
+    """Merge the nodes that are removed, one after the other, into their strongest current neighbor.
 
-    A node's own row is read once, when its turn comes. What a group still needs of the rows it has absorbed is its
-    strongest neighbor. Neighbors that are never removed are folded into one, ``best``. The others stand in a list
-    that is read again at the group's next turn, where those merged meanwhile are replaced by the node they are part
-    of, and self-references and repeats fall out. A long reading that sheds less than a 32nd moves its entries to a
-    heap by the time of their neighbor's removal, which knows its strongest entry: until that time they need no
-    reading. So the work is O(E log E) however long the chains of merges are, and mostly plain list walks.
+    Ids follow the order of removal, and after it survivors their rank, so that the larger of two survivors is the
+    stronger one. A node's own row, of removed neighbors only, is read once, when its turn comes. What a group still
+    needs of the rows it has absorbed is its strongest neighbor. Survivors are folded into one, the ``BEST`` of
+    ``nodes``. The others stand in a list that is read again at the group's next turn, where those merged meanwhile are
+    replaced by the node they are part of, and self-references and repeats fall out. A long reading that sheds less
+    than a 32nd moves its entries to a heap by the time of their neighbor's removal, which knows its strongest entry:
+    until that time they need no reading. So the work is O(E log E) however long the chains of merges are, and mostly
+    plain list walks.
 
-    What is looked up together for a neighbor lies together: one cache line, not four.
+    Args:
+        start: Where each removed node's row starts in ``entries``, shape ``(num_removed,)``.
+        stop: Where it ends; moved forward as entries fall out.
+        entries: Removed neighbors, replaced as they are merged.
+        nodes: As :func:`fold_survivors` leaves them, shape ``(num_removed, 3)``.
+        rank: Position in the total order by new id, shape ``(N,)``.
+        following: -1 for each removed node: chains the rows of a group.
+        last: Each removed node: the last row of its chain.
+        heap: -1 for each removed node: the root of its heap.
 
     Returns:
-        Representative of each node, shape ``(N,)``: itself for survivors, DROPPED where no neighbor was left.
+        The survivor each removed node ends up in as a new id, DROPPED where no neighbor was left.
     """
-    num_nodes = indptr.size - 1
-    never = order.size
-    nodes = np.empty((num_nodes, 4), indices.dtype)
-    parent, seen_by, time, rank = nodes[:, 0], nodes[:, 1], nodes[:, 2], nodes[:, 3]
-    parent[:] = np.arange(num_nodes)
-    seen_by[:] = -1
-    time[:] = never
-    rank[:] = ranks
-    for i in range(order.size):
-        time[order[i]] = i
-    best = np.full(num_nodes, -1, indices.dtype)
-    # What is left of the rows: a group's list is the rows of the nodes in it, chained by ``following``.
-    entries = indices.copy()
-    start = indptr[:-1].copy()
-    stop = indptr[1:].copy()
-    following = np.full(num_nodes, -1, indices.dtype)
-    last = np.arange(num_nodes).astype(indices.dtype)
+    num_removed = nodes.shape[0]
     # The heaps' entries: the neighbor each leads to, first child, next sibling, strongest target below it.
-    heap = np.full(num_nodes, -1, np.int64)
-    target = np.empty(1024, indices.dtype)
+    target = np.empty(1024, entries.dtype)
     sibling = np.empty(1024, np.int64)
-    strongest = np.empty(1024, indices.dtype)
+    strongest = np.empty(1024, entries.dtype)
     child = np.empty(1024, np.int64)
     num_entries = 0
     free = -1
-    for now in range(order.size):
-        v = order[now]
+    for v in range(num_removed):
+        best = np.int64(nodes[v, BEST])
         found = np.int64(-1)
         num_read = 0
         num_kept = 0
@@ -119,13 +136,11 @@ def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
         while member != -1:
             write = start[member]
             for position in range(start[member], stop[member]):
-                neighbor = _find(parent, entries[position])
-                if neighbor == v or seen_by[neighbor] == v:
-                    continue
-                seen_by[neighbor] = v
-                if time[neighbor] == never:
-                    best[v] = _stronger(rank, best[v], neighbor)
-                else:
+                neighbor = _find(nodes, np.int64(entries[position]))
+                if neighbor >= num_removed:
+                    best = max(best, neighbor)
+                elif neighbor != v and nodes[neighbor, SEEN_BY] != v:
+                    nodes[neighbor, SEEN_BY] = v
                     found = _stronger(rank, found, neighbor)
                     entries[write] = neighbor
                     write += 1
@@ -143,32 +158,32 @@ def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
             member = after
 
         root = heap[v]
-        while root != -1 and time[target[root]] <= now:
+        while root != -1 and target[root] <= v:
             entry = root
-            root = _pop(root, time, rank, target, child, sibling, strongest)
-            neighbor = _find(parent, target[entry])
-            is_new = neighbor != v and seen_by[neighbor] != v
-            if is_new and time[neighbor] == never:
-                best[v] = _stronger(rank, best[v], neighbor)
-            if is_new and time[neighbor] < never:
+            root = _pop(root, rank, target, child, sibling, strongest)
+            neighbor = _find(nodes, np.int64(target[entry]))
+            is_removed = neighbor < num_removed
+            if not is_removed:
+                best = max(best, neighbor)
+            if is_removed and neighbor != v and nodes[neighbor, SEEN_BY] != v:
+                nodes[neighbor, SEEN_BY] = v
                 target[entry] = neighbor
                 strongest[entry] = neighbor
                 child[entry] = -1
-                root = _meld(root, entry, time, rank, target, child, sibling, strongest)
+                root = _meld(root, entry, rank, target, child, sibling, strongest)
             else:
                 sibling[entry] = free
                 free = entry
-            seen_by[neighbor] = v
         if root != -1:
             found = _stronger(rank, found, strongest[root])
-        found = _stronger(rank, found, best[v])
+        found = _stronger(rank, found, best)
         if found == -1:
-            parent[v] = DROPPED
+            nodes[v, PARENT] = DROPPED
             continue
-        parent[v] = found
-        if time[found] == never:
+        nodes[v, PARENT] = found
+        if found >= num_removed:
             continue
-        best[found] = _stronger(rank, best[found], best[v])
+        nodes[found, BEST] = max(np.int64(nodes[found, BEST]), best)
         if num_read > 64 and 32 * (num_read - num_kept) < num_read:
             member = following[v]
             while member != -1:
@@ -188,16 +203,19 @@ def contract(indptr, indices, order, ranks):  # type: ignore[no-untyped-def]
                     strongest[entry] = entries[position]
                     child[entry] = -1
                     sibling[entry] = -1
-                    root = _meld(root, entry, time, rank, target, child, sibling, strongest)
+                    root = _meld(root, entry, rank, target, child, sibling, strongest)
                 member = following[member]
             following[v] = -1
             last[v] = v
-        heap[found] = _meld(heap[found], root, time, rank, target, child, sibling, strongest)
+        heap[found] = _meld(heap[found], root, rank, target, child, sibling, strongest)
         following[last[found]] = v
         last[found] = last[v]
-    for v in range(num_nodes):
-        parent[v] = _find(parent, v)
-    return parent.copy()
+    ends = np.empty(num_removed, entries.dtype)
+    # Nodes are merged into later ones only.
+    for v in range(num_removed - 1, -1, -1):
+        above = nodes[v, PARENT]
+        ends[v] = ends[above] if 0 <= above < num_removed else above
+    return ends
 
 
 @kernel(parallel=True)

@@ -42,9 +42,32 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
     Returns:
         The survivor each node is part of, int64, shape ``(N,)``; -1 where a node's group had no neighbor left.
     """
-    from falcon_gnn._kernels.contraction import contract
+    from falcon_gnn._kernels import contraction as kernels
 
-    stands_for: IdArray = contract(indptr, indices, order, rank).astype(np.int64)
+    num_removed, dtype = len(order), indices.dtype
+    survives = np.ones(len(rank), np.bool_)
+    survives[order] = False
+    survivors = sort_by_rank(survives, rank)
+    new_ids = np.empty(len(rank), dtype)
+    new_ids[order] = np.arange(num_removed)
+    new_ids[survivors] = np.arange(num_removed, len(rank))
+    # Only rows of removed nodes are copied.
+    start = np.concatenate([[0], np.cumsum(indptr[order + 1] - indptr[order])])
+    require_memory(int(start[-1]) * dtype.itemsize, f"merge {num_removed:,} nodes")
+    entries, nodes, stop = (
+        np.empty(start[-1], dtype),
+        np.empty((num_removed, 3), dtype),
+        np.empty(num_removed, np.int64),
+    )
+    start = start[:-1]
+    kernels.fold_survivors(indptr, indices, order, new_ids, start, stop, entries, nodes)
+    ranks = np.concatenate([rank[order], rank[survivors]]).astype(dtype)
+    following, heap = np.full(num_removed, -1, dtype), np.full(num_removed, -1, np.int64)
+    last = np.arange(num_removed, dtype=dtype)
+    ends = kernels.contract(start, stop, entries, nodes, ranks, following, last, heap)
+    stands_for = np.arange(len(rank))
+    # The last row is for groups that were dropped.
+    stands_for[order] = np.append(survivors, -1)[np.where(ends >= 0, ends - num_removed, -1)]
     return stands_for
 
 

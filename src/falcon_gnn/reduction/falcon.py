@@ -80,7 +80,7 @@ def collapse(
     clock = StageClock(on_stage)
     with clock.stage("scope"):
         scope = resolve_scope(graph, config.scope)
-        # The contraction works on a copy of the neighbors.
+        # The contraction works on a copy of the removed nodes' rows: at most all of them.
         copied_bytes = 0 if config.merge == "drop" else scope.indices.nbytes
         require_memory(_NODE_BYTES * len(scope.ids) + copied_bytes, f"rank, cluster and merge {len(scope.ids):,} nodes")
         protected = protected_nodes(protect, graph.num_nodes)[scope.ids]
