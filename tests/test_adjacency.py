@@ -85,6 +85,30 @@ def test_the_size_of_the_chunks_makes_no_difference(edges):
     assert chunked.cleaning == whole.cleaning
 
 
+@pytest.mark.parametrize(
+    ("range_bits", "group_entries", "part_edges"), [(11, 1 << 27, 1 << 19), (4, 900, 150), (0, 1, 7)]
+)
+def test_ranges_groups_and_parts_make_no_difference(range_bits, group_entries, part_edges, monkeypatch):
+    """Skewed rows of up to some hundred entries, a third of them repeats or reverses, in several chunks."""
+    rng = np.random.default_rng(0)
+    edges = (300 * rng.random((2, 3000)) ** 3).astype(np.int32)
+    edges[:, 2000:] = edges[::-1, :1000]
+    for name, value in (
+        ("CHUNK_EDGES", 700), ("_FEWEST_RANGE_BITS", range_bits), ("_MOST_RANGES_BITS", 12),
+        ("_GROUP_ENTRIES", group_entries), ("_PART_EDGES", part_edges),
+    ):  # fmt: skip
+        monkeypatch.setattr(adjacencies, name, value)
+    found = build_adjacency(split_edges(edges), 310)
+    pairs = list(zip(*edges.tolist(), strict=True))
+    expected = oracles.clean_edges(pairs, [0.0] * len(pairs))
+    around = oracles.neighbor_sets(pairs, 310)
+    assert found.indices.tolist() == [u for v in range(310) for u in sorted(around[v])]
+    assert found.indptr.tolist() == np.cumsum([0] + [len(around[v]) for v in range(310)]).tolist()
+    assert (found.cleaning.num_self_loops, found.cleaning.num_duplicates, found.cleaning.num_one_way) == (
+        expected.num_self_loops, expected.num_duplicates, expected.num_one_way
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("edge", "position"), [((0, 7), 4), ((-1, 2), 4), ((2**40, 1), 4)])
 def test_an_id_out_of_range_is_named_with_its_position(edge, position, monkeypatch):
     monkeypatch.setattr(adjacencies, "CHUNK_EDGES", 3)

@@ -1,5 +1,8 @@
 """What does not fit into memory is refused before it is allocated, with both figures."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.contraction import merge_edges
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.resources import release_pages
 
 PATH = np.array([np.arange(99), np.arange(1, 100)])
 
@@ -38,3 +42,30 @@ def test_reduced_edges_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPat
     set_available(monkeypatch, 2 * 99 * 4 - 1)
     with pytest.raises(BudgetError, match="needed to hold 99 edges of the reduced graph"):
         merge_edges(graph.indptr, graph.indices, None, np.arange(100), 100, "none")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are resident")
+@pytest.mark.parametrize(("mode", "is_released"), [("r", True), ("r+", True), ("c", False)])
+def test_pages_of_a_mapped_file_are_let_go_and_private_changes_kept(
+    tmp_path: Path, mode: str, is_released: bool
+) -> None:
+    np.save(tmp_path / "values.npy", np.arange(1 << 18))
+    values = np.load(tmp_path / "values.npy", mmap_mode=mode)
+    if mode != "r":
+        values[5] = -1
+    before = _resident_file_bytes() if values.sum() else 0
+    release_pages(values[3:].reshape(-1, 1).view())
+    assert (_resident_file_bytes() < before - (1 << 20)) == is_released
+    assert values[5] == (5 if mode == "r" else -1)
+
+
+def test_other_arrays_are_left_alone() -> None:
+    values = np.arange(9)
+    release_pages(values[2:])
+    release_pages(None)
+    assert values.tolist() == list(range(9))
+
+
+def _resident_file_bytes() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssFile"))

@@ -8,14 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
-from falcon_gnn.resources import require_memory
+from falcon_gnn.resources import release_pages, require_memory
 
 IntArray = NDArray[np.integer[Any]]
 EdgeChunk = tuple[IntArray, IntArray, NDArray[np.floating[Any]] | None]
 """Sources, targets and, where the graph is weighted, weights of some edges, each of shape ``(num_edges,)``."""
 
 CHUNK_EDGES = 1 << 22
-_MAX_SCATTER_PARTS = 4
+_PART_EDGES = 1 << 19
+"""Edges of a chunk that one thread goes through; any number gives the same adjacency."""
+_FEWEST_RANGE_BITS = 11
+_MOST_RANGES_BITS = 12
+_GROUP_ENTRIES = 1 << 27
+"""Entries that are sorted between two readings of the edges: 8 bytes each, meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +60,19 @@ class Adjacency:
 def split_edges(
     edge_index: IntArray, edge_weight: NDArray[np.floating[Any]] | None = None
 ) -> Callable[[], Iterator[EdgeChunk]]:
-    """Return a function that walks an edge list in chunks, each converted to contiguous int64.
+    """Return a function that walks an edge list in chunks, each copied as int32 or int64.
 
     Args:
         edge_index: Edges, shape ``(2, num_edges)``; may be memory-mapped.
         edge_weight: Weights, shape ``(num_edges,)``.
     """
+    dtype: type[np.signedinteger[Any]] = np.int32 if np.can_cast(edge_index.dtype, np.int32) else np.int64
 
     def walk() -> Iterator[EdgeChunk]:
         for start in range(0, edge_index.shape[1], CHUNK_EDGES):
             part = slice(start, start + CHUNK_EDGES)
-            source = np.ascontiguousarray(edge_index[0, part], dtype=np.int64)
-            target = np.ascontiguousarray(edge_index[1, part], dtype=np.int64)
+            source, target = np.array(edge_index[0, part], dtype), np.array(edge_index[1, part], dtype)
+            release_pages(edge_index)
             yield source, target, None if edge_weight is None else edge_weight[part]
 
     return walk
@@ -75,10 +81,13 @@ def split_edges(
 def build_adjacency(
     walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, weight_dtype: np.dtype[Any] | None = None
 ) -> Adjacency:
-    """Build the adjacency of an undirected graph by counting sort; the edges are walked twice.
+    """Build the adjacency of an undirected graph by counting sort.
+
+    Without weights nothing is read or written at random but what lies in a core's cache: the edges are walked once to
+    count, and once for each group of rows, whose entries are dealt to ranges of rows and sorted there.
 
     Args:
-        walk: Returns a fresh iterator over the edges' chunks; ids int64.
+        walk: Returns a fresh iterator over the edges' chunks, the same ones each time; ids int32 or int64.
         num_nodes: N; every id must lie in ``[0, N)``.
         weight_dtype: float32 or float64 where the chunks carry weights.
 
@@ -89,77 +98,141 @@ def build_adjacency(
         GraphError: If an id lies outside ``[0, num_nodes)``, if the two directions of a pair carry different
             weights, or if the memory does not suffice.
     """
+    require_memory(16 * num_nodes, f"count the degrees of {num_nodes:,} nodes")
+    dtype = np.int32 if num_nodes <= 2**31 else np.int64
+    if weight_dtype is None:
+        return _sort_edges(walk, num_nodes, dtype)
+    return _scatter_edges(walk, num_nodes, dtype, weight_dtype)
+
+
+def _sort_edges(
+    walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, dtype: type[np.signedinteger[Any]]
+) -> Adjacency:
     from falcon_gnn._kernels import adjacency as kernels
 
-    require_memory(16 * num_nodes, f"count the degrees of {num_nodes:,} nodes")
+    node_bits = (num_nodes - 1).bit_length()
+    shift, key_bits = max(_FEWEST_RANGE_BITS, node_bits - _MOST_RANGES_BITS), node_bits + 1
+    counts, num_self_loops = _count_ranges(walk, num_nodes, shift)
+    sizes = sum((own.sum(axis=0, dtype=np.int64) for own in counts), np.zeros(1, np.int64))
+    num_entries = int(sizes.sum())
+    groups = _groups_of(sizes)
+    num_words = max((int(sizes[first:stop].sum()) for first, stop in groups), default=0)
+    require_memory(
+        num_entries * np.dtype(dtype).itemsize + 8 * num_words, f"hold an adjacency of {num_entries:,} entries"
+    )
+    indices, words = np.empty(num_entries, dtype), np.empty(num_words, np.uint64)
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    num_found = np.zeros(2, np.int64)
+    num_kept = 0
+    for first, stop in groups:
+        starts = np.concatenate([[0], np.cumsum(sizes[first:stop])])
+        dealt = starts[:-1].copy()
+        for whole, (source, target, _) in zip(counts, walk(), strict=True):
+            own = whole[:, first:stop]
+            # Each part begins where the one before it ends.
+            cursor = dealt + np.cumsum(own, axis=0) - own
+            kernels.deal_ends(source, target, shift, key_bits, first, stop, cursor, words)
+            dealt += own.sum(axis=0)
+        kept, found = np.empty(stop - first, np.int64), np.empty((stop - first, 2), np.int64)
+        kernels.merge_ranges(words, starts, shift, key_bits, first, indptr[1:], kept, found)
+        targets = num_kept + np.concatenate([[0], np.cumsum(kept)])
+        kernels.copy_ranges(words, starts, targets, indices)
+        num_kept = int(targets[-1])
+        num_found += found.sum(axis=0)
+    np.cumsum(indptr, out=indptr)
+    indices.resize(num_kept, refcheck=False)
+    num_duplicates, num_one_way = num_found.tolist()
+    cleaning = EdgeCleaning(num_self_loops, num_duplicates, num_one_way, num_kept // 2 - num_one_way)
+    return Adjacency(indptr, indices, None, cleaning)
+
+
+def _count_ranges(
+    walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, shift: int
+) -> tuple[list[NDArray[np.int32]], int]:
+    """Return the entries of each part and range of rows, shape ``(parts, ranges)`` per chunk, and the self-loops."""
+    from falcon_gnn._kernels import adjacency as kernels
+
+    counts = []
+    num_self_loops = num_seen = 0
+    for source, target, _ in walk():
+        num_parts = -(-max(len(source), 1) // _PART_EDGES)
+        own = np.empty((num_parts, ((num_nodes - 1) >> shift) + 1), np.int32)
+        found = np.empty((num_parts, 2), np.int64)
+        kernels.count_ranges(source, target, num_nodes, shift, own, found)
+        bad = found[found[:, 0] >= 0, 0]
+        if bad.size:
+            _refuse_edge(source, target, int(bad[0]), num_nodes, num_seen)
+        counts.append(own)
+        num_self_loops += int(found[:, 1].sum())
+        num_seen += len(source)
+    return counts, num_self_loops
+
+
+def _groups_of(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return (first, stop) of ranges that are sorted together, by how many entries they hold."""
+    groups = []
+    first = 0
+    ends = np.cumsum(sizes)
+    while first < len(sizes):
+        before = int(ends[first - 1]) if first else 0
+        stop = max(first + 1, int(np.searchsorted(ends, before + _GROUP_ENTRIES, side="right")))
+        groups.append((first, stop))
+        first = stop
+    return groups
+
+
+def _refuse_edge(source: IntArray, target: IntArray, edge: int, num_nodes: int, num_before: int) -> None:
+    msg = (
+        f"edge_index must hold ids in [0, num_nodes) = [0, {num_nodes}), but edge {num_before + edge} is "
+        f"({source[edge]}, {target[edge]}). Pass the true num_nodes, or renumber the nodes from 0."
+    )
+    raise GraphError(msg)
+
+
+def _scatter_edges(
+    walk: Callable[[], Iterator[EdgeChunk]],
+    num_nodes: int,
+    dtype: type[np.signedinteger[Any]],
+    weight_dtype: np.dtype[Any],
+) -> Adjacency:
+    """Build a weighted adjacency; weights of one direction add up in the order of the list."""
+    from falcon_gnn._kernels import adjacency as kernels
+
     degrees = np.zeros(num_nodes, np.int64)
     num_self_loops = _count_degrees(walk, num_nodes, degrees)
     indptr = np.zeros(num_nodes + 1, np.int64)
     np.cumsum(degrees, out=indptr[1:])
     num_entries = int(indptr[-1])
-    key_dtype: type[np.unsignedinteger[Any]] = np.uint32 if num_nodes <= 2**31 else np.uint64
-    weight_bytes = 0 if weight_dtype is None else weight_dtype.itemsize
+    keys_dtype: type[np.unsignedinteger[Any]] = np.uint32 if dtype is np.int32 else np.uint64
     require_memory(
-        num_entries * (np.dtype(key_dtype).itemsize + weight_bytes), f"hold an adjacency of {num_entries:,} entries"
+        num_entries * (np.dtype(keys_dtype).itemsize + weight_dtype.itemsize),
+        f"hold an adjacency of {num_entries:,} entries",
     )
-    keys = np.empty(num_entries, key_dtype)
-    values = None if weight_dtype is None else np.empty(num_entries, weight_dtype)
-    _scatter(walk, indptr, keys, values, cursor=indptr[:-1].copy())
-
-    if values is None:
-        num_duplicates, num_one_way = kernels.merge_rows(indptr, keys, degrees)
-    else:
-        clash = np.full(num_nodes, -1, np.int64)
-        num_duplicates, num_one_way = kernels.merge_weighted_rows(indptr, keys, values, degrees, clash)
-        _check_weights_agree(clash)
-    keys, values = _trim(indptr, degrees, keys, values)
-    id_dtype = np.int32 if key_dtype is np.uint32 else np.int64
+    keys, values = np.empty(num_entries, keys_dtype), np.empty(num_entries, weight_dtype)
+    cursor = indptr[:-1].copy()
+    for source, target, weight in walk():
+        assert weight is not None
+        kernels.scatter_weighted_ends(source, target, np.asarray(weight, values.dtype), cursor, keys, values)
+    clash = np.full(num_nodes, -1, np.int64)
+    num_duplicates, num_one_way = kernels.merge_weighted_rows(indptr, keys, values, degrees, clash)
+    _check_weights_agree(clash)
+    _trim(indptr, degrees, keys, values)
     num_two_way = len(keys) // 2 - int(num_one_way)
     cleaning = EdgeCleaning(num_self_loops, int(num_duplicates), int(num_one_way), num_two_way)
-    return Adjacency(indptr, keys.view(id_dtype), values, cleaning)
+    return Adjacency(indptr, keys.view(dtype), values, cleaning)
 
 
 def _count_degrees(walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, degrees: NDArray[np.int64]) -> int:
     from falcon_gnn._kernels import adjacency as kernels
 
-    num_self_loops = 0
-    num_seen = 0
+    num_self_loops = num_seen = 0
     for source, target, _ in walk():
         bad, loops = kernels.count_ends(source, target, num_nodes, degrees)
         if bad >= 0:
-            msg = (
-                f"edge_index must hold ids in [0, num_nodes) = [0, {num_nodes}), but edge {num_seen + bad} is "
-                f"({source[bad]}, {target[bad]}). Pass the true num_nodes, or renumber the nodes from 0."
-            )
-            raise GraphError(msg)
+            _refuse_edge(source, target, bad, num_nodes, num_seen)
         num_self_loops += int(loops)
         num_seen += len(source)
     return num_self_loops
-
-
-def _scatter(
-    walk: Callable[[], Iterator[EdgeChunk]],
-    indptr: NDArray[np.int64],
-    keys: NDArray[np.unsignedinteger[Any]],
-    values: NDArray[np.floating[Any]] | None,
-    cursor: NDArray[np.int64],
-) -> None:
-    from falcon_gnn._kernels import adjacency as kernels
-
-    bounds = _balanced_rows(indptr, kernels.num_threads())
-    for source, target, weight in walk():
-        if values is None:
-            kernels.scatter_ends(source, target, bounds, cursor, keys)
-        else:
-            assert weight is not None
-            kernels.scatter_weighted_ends(source, target, np.asarray(weight, values.dtype), cursor, keys, values)
-
-
-def _balanced_rows(indptr: NDArray[np.int64], num_threads: int) -> NDArray[np.int64]:
-    """Cut the rows into parts of about equal numbers of entries, one per thread."""
-    num_parts = min(num_threads, _MAX_SCATTER_PARTS)
-    inner = np.searchsorted(indptr, np.arange(1, num_parts) * (int(indptr[-1]) // num_parts))
-    return np.concatenate(([0], inner, [len(indptr) - 1])).astype(np.int64)
 
 
 def _check_weights_agree(clash: NDArray[np.int64]) -> None:
@@ -178,17 +251,14 @@ def _trim(
     indptr: NDArray[np.int64],
     widths: NDArray[np.int64],
     keys: NDArray[np.unsignedinteger[Any]],
-    values: NDArray[np.floating[Any]] | None,
-) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.floating[Any]] | None]:
-    """Close the gaps that folded duplicates left in the rows; ``indptr`` is updated in place."""
+    values: NDArray[np.floating[Any]],
+) -> None:
+    """Close the gaps that folded duplicates left in the rows; all but ``widths`` is updated in place."""
     from falcon_gnn._kernels import adjacency as kernels
 
     num_kept = int(widths.sum())
-    if num_kept == len(keys):
-        return keys, values
-    if values is not None:
+    if num_kept < len(keys):
         kernels.close_gaps(indptr.copy(), widths, values)
         values.resize(num_kept, refcheck=False)
-    kernels.close_gaps(indptr, widths, keys)
-    keys.resize(num_kept, refcheck=False)
-    return keys, values
+        kernels.close_gaps(indptr, widths, keys)
+        keys.resize(num_kept, refcheck=False)

@@ -1,5 +1,6 @@
 """What memory this process may use and has used: asked before a large allocation and for the report."""
 
+import mmap
 import os
 import sys
 from contextlib import suppress
@@ -56,6 +57,21 @@ def require_memory(num_bytes: int, purpose: str) -> None:
             f"available{_limit_note()}. Use a machine with more memory, or collapse with the Spark engine."
         )
         raise BudgetError(msg)
+
+
+def release_pages(array: object) -> None:
+    """Let go of what this process holds in memory of an array that is mapped from a file; other arrays are left alone.
+
+    The values are read again where they are asked for, mostly from what the system keeps of the file.
+
+    Args:
+        array: Any array; only one that NumPy has mapped, and not for private changes, is looked at.
+    """
+    while array is not None and not hasattr(array, "mode"):
+        array = getattr(array, "base", None)
+    mapped = getattr(array, "_mmap", None)
+    if isinstance(mapped, mmap.mmap) and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def peak_resident_memory() -> int | None:

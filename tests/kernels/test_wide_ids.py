@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from falcon_gnn import adjacency as adjacencies
 from falcon_gnn._kernels import adjacency as adjacency_kernels
 from falcon_gnn._kernels.components import label_components
 from falcon_gnn._kernels.contraction import induce_rows
+from falcon_gnn.adjacency import split_edges
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.centrality import Sampling, compute_centrality
 from falcon_gnn.reduction.contraction import merge_edges, merge_into_neighbors
@@ -25,17 +27,11 @@ def edges():
 
 
 def test_an_adjacency_is_built_alike(edges):
-    expected = Graph.from_edges(edges, 45, warn_one_way="never")
-    widths = np.zeros(45, np.int64)
-    adjacency_kernels.count_ends(*edges, 45, widths)
-    indptr = np.concatenate([[0], np.cumsum(widths)])
-    keys = np.empty(indptr[-1], np.uint64)
-    adjacency_kernels.scatter_ends(*edges, np.array([0, 20, 45]), indptr[:-1].copy(), keys)
-    duplicates, one_way = adjacency_kernels.merge_rows(indptr, keys, widths)
-    adjacency_kernels.close_gaps(indptr, widths, keys)
-    assert (duplicates, one_way) == (expected.cleaning.num_duplicates, expected.cleaning.num_one_way)
-    assert (indptr == expected.indptr).all()
-    assert (keys[: indptr[-1]] == expected.indices).all()
+    narrow, wide = (adjacencies._sort_edges(split_edges(edges), 45, dtype) for dtype in (np.int32, np.int64))
+    assert wide.indices.dtype == np.int64
+    assert wide.cleaning == narrow.cleaning
+    assert (wide.indptr == narrow.indptr).all()
+    assert (wide.indices == narrow.indices).all()
 
 
 def test_a_weighted_adjacency_is_built_alike(edges):
@@ -54,11 +50,16 @@ def test_a_weighted_adjacency_is_built_alike(edges):
     assert (values[: indptr[-1]] == expected.edge_weight).all()
 
 
-def test_keys_beyond_32_bits_keep_their_high_bits():
+def test_words_keep_the_high_bits_of_their_keys():
+    """Row 3 of the range after the first two: neighbor 2**33 + 5 twice, and one more."""
     big = 2**33 + 5
-    indptr, keys, widths = np.array([0, 2]), np.array([2 * big + 1, 2 * big], np.uint64), np.zeros(1, np.int64)
-    assert adjacency_kernels.merge_rows(indptr, keys, widths) == (0, 0)
-    assert keys[0] == big
+    words = np.array([(3 << 35) | key for key in (2 * big + 1, 2 * big, 2 * big - 2)], np.uint64)
+    widths, kept, found = np.zeros(3 << 11, np.int64), np.empty(1, np.int64), np.empty((1, 2), np.int64)
+    adjacency_kernels.merge_ranges(words, np.array([0, 3]), 11, 35, 2, widths, kept, found)
+    assert (kept.tolist(), found.tolist()) == ([2], [[0, 1]])
+    assert words[:2].tolist() == [big - 1, big]
+    assert np.flatnonzero(widths).tolist() == [(2 << 11) + 3]
+    assert widths[(2 << 11) + 3] == 2
 
 
 @pytest.mark.parametrize("name", ["betweenness", "closeness", "pagerank", "eigenvector"])
