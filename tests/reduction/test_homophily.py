@@ -23,14 +23,14 @@ def test_an_example_by_hand():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
 @settings(deadline=None, max_examples=40)
-def test_it_is_the_assortativity_of_the_classes(seed, block):
+def test_it_is_the_assortativity_of_the_classes(seed, num_runs):
     rng = np.random.default_rng(seed)
     edges = sorted({tuple(sorted(pair)) for pair in rng.integers(0, 12, (30, 2)).tolist() if pair[0] != pair[1]})
     y = rng.integers(0, 3, 12)
     graph = nx.Graph(edges)
     nx.set_node_attributes(graph, dict(enumerate(y.tolist())), "y")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(homophily, "_BLOCK_EDGES", block)
+        patch.setattr(homophily, "_NUM_RUNS", num_runs)
         ours = _measured(edges, y)
     if ours is not None:
         assert ours == pytest.approx(nx.attribute_assortativity_coefficient(graph, "y"))

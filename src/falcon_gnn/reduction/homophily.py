@@ -1,13 +1,11 @@
 """Whether neighbors are of one class more often than chance, which tells how much a reduction has to go by."""
 
-from itertools import pairwise
-
 import numpy as np
 
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.scope import ScopedGraph
 
-_BLOCK_EDGES = 1 << 22
+_NUM_RUNS = 64
 
 
 def adjusted_homophily(scope: ScopedGraph, encoding: LabelEncoding | None) -> float | None:
@@ -25,23 +23,13 @@ def adjusted_homophily(scope: ScopedGraph, encoding: LabelEncoding | None) -> fl
     """
     if encoding is None or encoding.task != "classes" or not encoding.labelled.any():
         return None
-    label = np.where(encoding.labelled, encoding.matrix.argmax(axis=1), -1).astype(np.int32)
-    ends = np.zeros(encoding.num_labels, np.int64)
-    num_same = 0
-    for rows in _row_blocks(scope):
-        own = np.repeat(label[rows], np.diff(scope.indptr[rows.start : rows.stop + 1]))
-        other = label[scope.indices[scope.indptr[rows.start] : scope.indptr[rows.stop]]]
-        known = (own >= 0) & (other >= 0)
-        ends += np.bincount(own[known], minlength=len(ends))
-        num_same += int((own[known] == other[known]).sum())
+    from falcon_gnn._kernels.homophily import count_ends_by_class
+
+    label = np.where(encoding.labelled, encoding.matrix.argmax(axis=1), -1)
+    # Narrow, so that labels read at random fit a cache.
+    label = label.astype(np.int8 if encoding.num_labels <= np.iinfo(np.int8).max else np.int32)
+    ends, num_same = count_ends_by_class(scope.indptr, scope.indices, label, encoding.num_labels, _NUM_RUNS)
     if not ends.any():
         return None
     by_chance = float(np.square(ends / ends.sum()).sum())
-    return None if by_chance == 1 else (num_same / int(ends.sum()) - by_chance) / (1 - by_chance)
-
-
-def _row_blocks(scope: ScopedGraph) -> list[slice]:
-    """Return blocks of rows that hold about as many edges each."""
-    marks = np.arange(_BLOCK_EDGES, int(scope.indptr[-1]), _BLOCK_EDGES)
-    cuts = np.unique([0, *np.searchsorted(scope.indptr, marks), len(scope.ids)])
-    return [slice(int(first), int(last)) for first, last in pairwise(cuts)]
+    return None if by_chance == 1 else (int(num_same) / int(ends.sum()) - by_chance) / (1 - by_chance)
