@@ -136,15 +136,18 @@ def _weighted_groups(data, edges):
     return weights, num_groups, assignment
 
 
-@given(edge_lists(), st.sampled_from(["none", "count", "sum"]), st.sampled_from([1, 5, 1 << 24]), st.data())
+@given(
+    edge_lists(),
+    st.sampled_from(["none", "count", "sum"]),
+    st.sampled_from([(1, 1), (5, 2), (1 << 24, 1 << 16)]),
+    st.data(),
+)
 @settings(deadline=None)
-def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for(
-    edges, edge_weights, block_entries, data
-):
+def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for(edges, edge_weights, entries, data):
     weights, num_groups, assignment = _weighted_groups(data, edges)
     graph = Graph.from_edges(edges.array, edges.num_nodes, edge_weight=np.array(weights, np.float64))
     groups = np.array(assignment)
-    with patch.object(contraction, "_BLOCK_ENTRIES", block_entries):
+    with patch.multiple(contraction, _BLOCK_ENTRIES=entries[0], _RUN_ENTRIES=entries[1]):
         merged = merge_edges(graph.indptr, graph.indices, graph.edge_weight, groups, num_groups, edge_weights)
     indices, sums = merged.indices, merged.edge_weight
     reduced = Graph.from_csr(merged.indptr, indices, edge_weight=sums)

@@ -4,6 +4,7 @@ import numpy as np
 from numba import prange
 
 from falcon_gnn._kernels.compiling import kernel, subroutine
+from falcon_gnn._kernels.sorting import sort_words
 
 DROPPED = -1
 PARENT, SEEN_BY, BEST = range(3)
@@ -240,47 +241,59 @@ def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
 
 
 @kernel(parallel=True)
-def merge_rows(indptr, indices, weight, group_starts, members, new_ids, first, room, row, sums, widths, internal):  # type: ignore[no-untyped-def]
+def merge_rows(indptr, indices, weight, group_starts, members, new_ids, first, runs, room, row, sums, widths, internal):  # type: ignore[no-untyped-def]
     """Write the rows of some groups, from ``first`` on: their neighbors, ascending, and what lies between the two.
 
     The members of group g are ``members[group_starts[g]:group_starts[g + 1]]``. The row of the i-th of these groups is
     written to ``row`` from ``room[i]`` on, with the weights of the edges in ``sums`` (left alone if it is empty; ones
     if ``weight`` is) added up in row order, its length to ``widths[i]``, and the weight of the entries inside the
-    group, each edge counted from both its ends, to ``internal[first + i]``.
+    group, each edge counted from both its ends, to ``internal[first + i]``. The groups from ``runs[r]`` to
+    ``runs[r + 1]`` are sorted together, as words of a group and a neighbor.
     """
     is_weighted = weight.size > 0
-    for i in prange(widths.size):
-        group = first + i
-        begin = room[i]
-        end = begin
-        inside = 0.0
-        for m in range(group_starts[group], group_starts[group + 1]):
-            for position in range(indptr[members[m]], indptr[members[m] + 1]):
-                other = new_ids[indices[position]]
-                if other == group:
-                    inside += weight[position] if is_weighted else 1.0
-                elif other >= 0:
-                    row[end] = other
-                    end += 1
-        internal[group] = inside
-        row[begin:end].sort()
-        width = 0
-        for position in range(begin, end):
-            if width == 0 or row[position] != row[begin + width - 1]:
-                row[begin + width] = row[position]
+    num_groups = group_starts.size - 1
+    id_bits = 1
+    while (np.int64(1) << id_bits) < num_groups:
+        id_bits += 1
+    low = (np.uint64(1) << np.uint64(id_bits)) - np.uint64(1)
+    for r in prange(runs.size - 1):
+        words = np.empty(room[runs[r + 1]] - room[runs[r]], np.uint64)
+        size = 0
+        for i in range(runs[r], runs[r + 1]):
+            inside = 0.0
+            for m in range(group_starts[first + i], group_starts[first + i + 1]):
+                for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                    other = np.int64(new_ids[indices[position]])
+                    if other == first + i:
+                        inside += weight[position] if is_weighted else 1.0
+                    elif other >= 0:
+                        words[size] = ((i - runs[r]) << id_bits) | other
+                        size += 1
+            internal[first + i] = inside
+            widths[i] = 0
+        words = words[:size]
+        run_bits = 0
+        while (1 << run_bits) < runs[r + 1] - runs[r]:
+            run_bits += 1
+        sort_words(words, np.empty(size, np.uint64), id_bits + run_bits)
+        for j in range(size):
+            i = runs[r] + np.int64(words[j] >> np.uint64(id_bits))
+            if j == 0 or words[j] != words[j - 1]:
+                row[room[i] + widths[i]] = words[j] & low
                 if sums.size > 0:
-                    sums[begin + width] = 0.0
-                width += 1
+                    sums[room[i] + widths[i]] = 0.0
+                widths[i] += 1
             if sums.size > 0 and not is_weighted:
-                sums[begin + width - 1] += 1.0
-        widths[i] = width
+                sums[room[i] + widths[i] - 1] += 1.0
         if sums.size == 0 or not is_weighted:
             continue
-        for m in range(group_starts[group], group_starts[group + 1]):
-            for position in range(indptr[members[m]], indptr[members[m] + 1]):
-                other = new_ids[indices[position]]
-                if other >= 0 and other != group:
-                    sums[begin + np.searchsorted(row[begin : begin + width], other)] += weight[position]
+        for i in range(runs[r], runs[r + 1]):
+            begin = room[i]
+            for m in range(group_starts[first + i], group_starts[first + i + 1]):
+                for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                    other = new_ids[indices[position]]
+                    if other >= 0 and other != first + i:
+                        sums[begin + np.searchsorted(row[begin : begin + widths[i]], other)] += weight[position]
 
 
 @kernel(parallel=True)

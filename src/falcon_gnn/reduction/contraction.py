@@ -16,6 +16,8 @@ EdgeWeights = Literal["none", "count", "sum"]
 ORDERS: tuple[str, ...] = get_args(Order)
 _BLOCK_ENTRIES = 1 << 24
 """Entries of rows that are merged together: scratch of 4 bytes each, 12 with weights."""
+_RUN_ENTRIES = 1 << 16
+"""Entries of rows that are sorted together by a thread, in its cache."""
 
 
 def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: str) -> IdArray:
@@ -135,11 +137,14 @@ def merge_edges(
     room = np.concatenate(([0], np.cumsum(np.diff(indptr)[members])))[group_starts]
     starts, internal = np.zeros(num_groups + 1, np.int64), np.empty(num_groups)
     merged, sums = np.empty(0, indices.dtype), np.empty(0)
-    for first, stop in _blocks_of(room):
+    blocks = list(_blocks_of(room, _BLOCK_ENTRIES))
+    most = max((int(room[stop] - room[first]) for first, stop in blocks), default=0)
+    # One piece of memory for all blocks: what is new costs its first touch.
+    row, row_sums = np.empty(most, indices.dtype), np.empty(0 if edge_weights == "none" else most)
+    for first, stop in blocks:
         own_room, widths = room[first : stop + 1] - room[first], np.empty(stop - first, np.int64)
-        row = np.empty(own_room[-1], indices.dtype)
-        row_sums = np.empty(0 if edge_weights == "none" else len(row))
-        shape = (indptr, indices, weight, group_starts, members, new_ids, first, own_room)
+        runs = np.array([0, *(end for _, end in _blocks_of(own_room, _RUN_ENTRIES))])
+        shape = (indptr, indices, weight, group_starts, members, new_ids, first, runs, own_room)
         kernels.merge_rows(*shape, row, row_sums, widths, internal)
         starts[first + 1 : stop + 1] = starts[first] + np.cumsum(widths)
         merged = _append(merged, row, own_room, widths, starts[first : stop + 1])
@@ -152,11 +157,11 @@ def merge_edges(
     return MergedEdges(starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype), internal)
 
 
-def _blocks_of(room: IdArray) -> Iterator[tuple[int, int]]:
+def _blocks_of(room: IdArray, num_entries: int) -> Iterator[tuple[int, int]]:
     """Yield (first, stop) of groups whose rows, as long as they may become, hold so many entries together."""
     first = 0
     while first < len(room) - 1:
-        stop = int(np.searchsorted(room, room[first] + _BLOCK_ENTRIES, side="right")) - 1
+        stop = int(np.searchsorted(room, room[first] + num_entries, side="right")) - 1
         stop = min(max(stop, first + 1), len(room) - 1)
         yield first, stop
         first = stop
