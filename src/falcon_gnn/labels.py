@@ -23,22 +23,51 @@ FEWEST_SUSPECT_CLASSES = 1_000
 
 @dataclass(frozen=True)
 class LabelEncoding:
-    """Labels as vectors.
+    """Labels as vectors, which are made on demand where they are one-hot: a byte per node and class would be too much.
 
     Attributes:
         task: What the labels are.
         num_labels: L, classes or columns.
-        matrix: One-hot rows or multi-hot rows, uint8, or values, float32; shape ``(N, L)``, zero where nothing is
-            visible. Narrow, since it stands beside M.
+        values: Class numbers, as narrow as they can be, shape ``(N,)``, -1 where nothing is visible; else multi-hot
+            rows, uint8, or values, float32, shape ``(N, L)``, zero where nothing is visible.
         labelled: Nodes with a visible label, bool, shape ``(N,)``.
-        known: Cells of ``matrix`` that hold a visible value, where not every row of ``labelled`` is complete.
+        known: Cells of :meth:`rows` that hold a visible value, where not every row of ``labelled`` is complete.
     """
 
     task: Task
     num_labels: int
-    matrix: NDArray[Any]
+    values: NDArray[Any]
     labelled: NDArray[np.bool_]
     known: NDArray[np.bool_] | None = None
+
+    @property
+    def matrix(self) -> NDArray[Any]:
+        """The vectors of all nodes, shape ``(N, L)``.
+
+        Raises:
+            BudgetError: If one-hot rows do not fit into memory.
+        """
+        if self.task == "classes":
+            num_rows = len(self.values)
+            purpose = f"hold one-hot labels of {self.num_labels:,} classes for {num_rows:,} nodes"
+            require_memory(num_rows * self.num_labels, purpose)
+        return self.rows(slice(None))
+
+    def rows(self, chosen: NDArray[np.int64] | slice) -> NDArray[Any]:
+        """Return the vectors of some nodes, shape ``(n, L)``: one-hot or multi-hot, uint8, or values, float32."""
+        values = self.values[chosen]
+        if self.task != "classes":
+            return values
+        one_hot = np.zeros((len(values), self.num_labels), np.uint8)
+        visible = np.flatnonzero(values >= 0)
+        one_hot[visible, values[visible]] = 1
+        return one_hot
+
+    def sums(self) -> NDArray[np.float64]:
+        """Return the sum of each column, shape ``(L,)``: of classes, how many visible nodes each has."""
+        if self.task != "classes":
+            return np.asarray(self.values.sum(axis=0, dtype=np.float64))
+        return np.bincount(self.values[self.labelled], minlength=self.num_labels).astype(np.float64)
 
 
 def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
@@ -166,10 +195,11 @@ def encode_labels(
     Raises:
         GraphError: If a visible class is ``num_classes`` or more, or is no class number (more classes than nodes).
     """
-    labelled = labelled_nodes(y, task)
+    classes = class_ids(y) if task == "classes" else None
+    labelled = labelled_nodes(y, task) if classes is None else classes >= 0
     if visible is not None:
         labelled = labelled & visible
-    if task != "classes":
+    if classes is None:
         if y.dtype.kind in "ub" and labelled.all():
             return LabelEncoding(task, y.reshape(len(y), -1).shape[1], y.reshape(len(y), -1), labelled)
         values = y.reshape(len(y), -1).astype(np.float32)
@@ -177,8 +207,7 @@ def encode_labels(
         values[~known] = 0
         is_complete = bool(known[labelled].all())
         return LabelEncoding(task, values.shape[1], values, labelled, None if is_complete else known)
-    ids = class_ids(y)[labelled]
-    largest = int(ids.max(initial=-1))
+    largest = int(classes.max(initial=-1, where=labelled))
     num_labels = max(largest + 1, 1) if num_classes is None else num_classes
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
@@ -189,10 +218,8 @@ def encode_labels(
             "0, or use task='regression' if y is a quantity."
         )
         raise GraphError(msg)
-    require_memory(len(y) * num_labels, f"hold one-hot labels of {num_labels:,} classes for {len(y):,} nodes")
-    matrix = np.zeros((len(y), num_labels), np.uint8)
-    matrix[np.flatnonzero(labelled), ids] = 1
-    return LabelEncoding(task, num_labels, matrix, labelled)
+    values = np.where(labelled, classes, -1).astype(np.min_scalar_type(-num_labels))
+    return LabelEncoding(task, num_labels, values, labelled)
 
 
 def _is_whole(y: NDArray[Any]) -> bool:

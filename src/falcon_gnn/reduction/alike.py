@@ -153,7 +153,7 @@ def node_kinds(
         own_clusters: The caller's clusters, which take the place of feature-label clusters.
     """
     if encoding is not None and encoding.task == "classes":
-        return np.where(encoding.labelled, encoding.matrix.argmax(axis=1), encoding.num_labels).astype(np.int64)
+        return np.where(encoding.labelled, encoding.values, encoding.num_labels).astype(np.int64)
     whole = np.zeros(len(points), np.int64)
     if own_clusters is not None or config.num_clusters == 1:
         return whole

@@ -114,12 +114,15 @@ def _group_labels(y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums
     own = y[groups.kept]
     if encoding.task != "classes":
         return _mean_labels(y, own, encoding, sums)
-    totals = np.asarray(sums @ encoding.matrix.astype(np.float64))
+    votes = np.flatnonzero(encoding.labelled & (groups.assignment >= 0))
+    cells = groups.assignment[votes] * encoding.num_labels + encoding.values[votes]
+    shape = (len(groups.kept), encoding.num_labels)
+    totals = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     has_visible = totals.any(axis=1)
-    own_class = encoding.matrix[groups.kept].argmax(axis=1)
-    own_visible = encoding.labelled[groups.kept]
+    own_class = encoding.values[groups.kept]
+    own_visible = np.flatnonzero(own_class >= 0)
     # Half a vote decides ties for the survivor's own class and changes nothing else; argmax takes the smallest.
-    totals[np.flatnonzero(own_visible), own_class[own_visible]] += 0.5
+    totals[own_visible, own_class[own_visible]] += 0.5
     labels = own.copy()
     labels[has_visible] = totals.argmax(axis=1)[has_visible]
     return labels

@@ -25,10 +25,7 @@ def adjusted_homophily(scope: ScopedGraph, encoding: LabelEncoding | None) -> fl
         return None
     from falcon_gnn._kernels.homophily import count_ends_by_class
 
-    label = np.where(encoding.labelled, encoding.matrix.argmax(axis=1), -1)
-    # Narrow, so that labels read at random fit a cache.
-    label = label.astype(np.int8 if encoding.num_labels <= np.iinfo(np.int8).max else np.int32)
-    ends, num_same = count_ends_by_class(scope.indptr, scope.indices, label, encoding.num_labels, _NUM_RUNS)
+    ends, num_same = count_ends_by_class(scope.indptr, scope.indices, encoding.values, encoding.num_labels, _NUM_RUNS)
     if not ends.any():
         return None
     by_chance = float(np.square(ends / ends.sum()).sum())

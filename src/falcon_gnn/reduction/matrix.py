@@ -33,23 +33,19 @@ class FeatureLabelMatrix:
 
     Attributes:
         features: X of the nodes in scope, shape ``(N, F)``, dense or CSR, or None.
-        labels: Y as vectors, zero where hidden, shape ``(N, L)``, or None.
+        labels: Y, of which rows are made on demand, zero where hidden, or None.
         feature_scale: Scaling of X with √α.
         label_scale: Scaling of Y with √β.
         node_ids: Rows of ``features`` that are in scope, ascending; None for all.
-        labelled: Nodes with a visible label, shape ``(N,)``; the others' rows of Y stay zero.
         num_rows: N.
-        known: Cells of ``labels`` that hold a visible value, where some rows have gaps; the others stay zero.
     """
 
     features: Any
-    labels: NDArray[Any] | None
+    labels: LabelEncoding | None
     feature_scale: ColumnScale | None
     label_scale: ColumnScale | None
     node_ids: NDArray[np.int64] | None
-    labelled: NDArray[np.bool_] | None
     num_rows: int
-    known: NDArray[np.bool_] | None = None
 
     @property
     def num_columns(self) -> int:
@@ -92,11 +88,7 @@ class FeatureLabelMatrix:
         widths = np.diff(self.features.indptr)[ids]
         capacity = int(widths.sum())
         if self.labels is not None:
-            capacity += (
-                int(np.count_nonzero(self.labels[start:stop]))
-                if self.has_plain_zeros
-                else ((stop - start) * self.labels.shape[1])
-            )
+            capacity += self._num_label_values(start, stop)
         data, indices = np.empty(capacity, np.float32), np.empty(capacity, np.int32)
         indptr = np.zeros(stop - start + 1, np.int64)
         used = 0
@@ -109,10 +101,14 @@ class FeatureLabelMatrix:
         narrow = indptr.astype(np.int32) if used < 2**31 else indptr
         return csr_array((data[:used], indices[:used], narrow), shape=(stop - start, self.num_columns))
 
-    @property
-    def has_plain_zeros(self) -> bool:
-        """Whether a zero label stays zero when scaled."""
-        return self.label_scale is None or not self.label_scale.shift.any()
+    def _num_label_values(self, start: int, stop: int) -> int:
+        """Return how many values the labels of some rows need in CSR form, at most."""
+        assert self.labels is not None
+        assert self.label_scale is not None
+        if self.label_scale.shift.any():  # A zero label does not stay zero then.
+            return (stop - start) * self.labels.num_labels
+        values = self.labels.values[start:stop]
+        return int(np.count_nonzero(values >= 0 if self.labels.task == "classes" else values))
 
     def take(self, rows: NDArray[np.int64]) -> "NDArray[np.float32] | csr_array":
         """Return some rows of M, float32, shape ``(len(rows), F + L)``."""
@@ -122,9 +118,9 @@ class FeatureLabelMatrix:
             parts.append(_scaled_features(self.features[chosen], self.feature_scale))
         if self.label_scale is not None:
             assert self.labels is not None
-            assert self.labelled is not None
-            scaled = (self.labels[rows] - self.label_scale.shift) * self.label_scale.factor
-            scaled[~(self.labelled[rows] if self.known is None else self.known[rows])] = 0
+            labels = self.labels
+            scaled = (labels.rows(rows) - self.label_scale.shift) * self.label_scale.factor
+            scaled[~(labels.labelled[rows] if labels.known is None else labels.known[rows])] = 0
             parts.append(scaled.astype(np.float32))
         if not self.is_sparse:
             return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
@@ -162,18 +158,16 @@ def build_matrix(
         low, high = column_range(encoding)
         label_scale = _scale(low, high, beta)
     if encoding is not None:
-        num_rows = len(encoding.matrix)
+        num_rows = len(encoding.labelled)
     else:
         num_rows = features.shape[0] if node_ids is None else len(node_ids)
     return FeatureLabelMatrix(
         features=features,
-        labels=encoding.matrix if encoding is not None and has_labels else None,
+        labels=encoding if has_labels else None,
         feature_scale=None if features is None else _feature_scale(features, node_ids, alpha),
         label_scale=label_scale,
         node_ids=node_ids,
-        labelled=None if encoding is None else encoding.labelled,
         num_rows=num_rows,
-        known=None if encoding is None else encoding.known,
     )
 
 
@@ -205,7 +199,10 @@ def _dense_range(
 
 def column_range(encoding: LabelEncoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return each label column's minimum and maximum over its visible values; 0 and 0 where it has none."""
-    visible = encoding.matrix[encoding.labelled].astype(np.float64)
+    if encoding.task == "classes":
+        counts = encoding.sums()
+        return (counts == encoding.labelled.sum()).astype(np.float64), (counts > 0).astype(np.float64)
+    visible = encoding.values[encoding.labelled].astype(np.float64)
     if encoding.known is None:
         return visible.min(axis=0), visible.max(axis=0)
     known = encoding.known[encoding.labelled]

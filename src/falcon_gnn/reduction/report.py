@@ -164,8 +164,8 @@ def summarise_labels(before: LabelEncoding, after: LabelEncoding) -> LabelSummar
     """Return the label distribution before and after, and both errors."""
     if before.task == "regression" or not before.labelled.any():
         return LabelSummary(before.task, [], [], None, None)
-    shares_before = before.matrix.sum(axis=0, dtype=np.float64) / before.labelled.sum()
-    shares_after = after.matrix.sum(axis=0, dtype=np.float64) / max(int(after.labelled.sum()), 1)
+    shares_before = before.sums() / before.labelled.sum()
+    shares_after = after.sums() / max(int(after.labelled.sum()), 1)
     return LabelSummary(
         before.task,
         shares_before.tolist(),

@@ -85,7 +85,7 @@ def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> La
     """Return the label vectors of the nodes in scope; hidden labels are zero rows."""
     if graph.y is None:
         return None
-    y = graph.y[scope.ids]
+    y = graph.y if scope.is_whole else graph.y[scope.ids]
     seen = y if scope.visible is None else y[scope.visible]
     task = infer_task(seen, config.task)
     inside = np.zeros(graph.num_nodes, np.bool_)

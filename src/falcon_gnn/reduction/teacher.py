@@ -53,7 +53,7 @@ def fit_teacher(features: Points, encoding: LabelEncoding) -> Teacher:
         raise OptionError(msg)
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
     with one_thread():
-        truth = encoding.matrix[encoding.labelled].astype(np.float64)
+        truth = encoding.rows(np.flatnonzero(encoding.labelled)).astype(np.float64)
         known = features[encoding.labelled].astype(np.float64)
         mean = truth.mean(axis=0)
         left, singular, right = np.linalg.svd(known, full_matrices=False)
