@@ -5,6 +5,11 @@
 Seeded power-law graphs (N = E / 10, 16 float32 features, 10 classes) are written as folders of ``.npy`` files, then
 each case is loaded, collapsed to 30 % and saved by a fresh process (``alike`` among the centralities: groups of alike
 nodes, which need none). Kernels are compiled before the clock starts.
+
+    python benchmarks/scale.py --edges 1e8 --centralities PR --against ../earlier --rounds 2 --records scale.jsonl
+
+runs the same cases from another checkout in turn with this one. ``--rates`` first measures what the memory of the
+machine allows: reads at random from vectors of several sizes, and a stream.
 """
 
 import argparse
@@ -13,8 +18,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -26,6 +32,8 @@ from records import append_records
 GIB = 2**30
 EDGES_PER_NODE = 10
 ALIKE = "alike"
+ROOT = Path(__file__).resolve().parents[1]
+RATE_BYTES = (1 << 20, 1 << 22, 1 << 23, 1 << 24, 40_000_000, 80_000_000)
 STAGES = (
     "load", "centrality", "hop features", "clustering", "selection", "grouping", "contraction", "attributes", "report",
     "save",
@@ -112,12 +120,54 @@ def measure_case(folder: Path, num_drawn: int, centrality: str) -> dict[str, Any
     }
 
 
-def run_case(folder: Path, num_edges: int, centrality: str) -> dict[str, Any]:
-    """Return the record of one collapse, made by a fresh process."""
-    command = [sys.executable, __file__, "--case", str(folder), str(num_edges), centrality]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+def run_case(folder: Path, num_edges: int, centrality: str, checkout: Path = ROOT) -> dict[str, Any]:
+    """Return the record of one collapse, made by a fresh process from a checkout of this project."""
+    command = [sys.executable, "benchmarks/scale.py", "--case", str(folder.resolve()), str(num_edges), centrality]
+    environment = os.environ | {"PYTHONPATH": str(checkout.resolve() / "src")}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=checkout, env=environment)
     record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return record
+    return {"commit": commit_of(checkout), **record}
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the commit that is checked out."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=checkout).stdout.strip()
+
+
+def measure_rates() -> dict[str, Any]:
+    """Return nanoseconds per read at random from float64 vectors of several sizes, and bytes read in order a second.
+
+    All threads read at once; times are wall-clock seconds over all reads, the best of three.
+    """
+    from falcon_gnn._kernels.neighbor_sums import add_neighbors
+
+    num_rows, width = 1_000_000, 40
+    indptr = np.arange(0, num_rows * width + 1, width)
+    draws, totals = np.random.default_rng(0).random(num_rows * width), np.zeros(num_rows)
+    nanoseconds = {}
+    for num_bytes in RATE_BYTES:
+        values = np.ones(num_bytes // 8)
+        indices = (draws * len(values)).astype(np.int32)
+        nanoseconds[str(num_bytes)] = 1e9 * _best_of_three(add_neighbors, indptr, indices, values, totals) / len(draws)
+    # Rows that read one value again and again cost what their ids cost.
+    stream = _best_of_three(add_neighbors, indptr, np.zeros(num_rows * width, np.int32), np.ones(1), totals)
+    return {
+        "measure": "rates",
+        "random_read_nanoseconds": nanoseconds,
+        "stream_bytes_per_second": 4 * len(draws) / stream,
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _best_of_three(function: Callable[..., Any], *arguments: Any) -> float:
+    function(*arguments)
+    seconds = []
+    for _ in range(3):
+        start = perf_counter()
+        function(*arguments)
+        seconds.append(perf_counter() - start)
+    return min(seconds)
 
 
 def make_graph(num_edges: int, folder: Path) -> None:
@@ -137,12 +187,13 @@ def fit_exponent(records: Sequence[dict[str, Any]], measure: str) -> float:
 
 def markdown_table(records: Sequence[dict[str, Any]]) -> str:
     """Return one row per case: totals, then seconds per stage."""
-    titles = ["edges", "centrality", "seconds", "CPU s", "million edges/s", "peak GiB", "bytes/edge", *STAGES]
+    titles = ["edges", "commit", "centrality", "seconds", "CPU s", "million edges/s", "peak GiB", "bytes/edge", *STAGES]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for record in records:
         stages = [f"{record['stage_seconds'].get(stage, 0.0):.1f}" for stage in STAGES]
         cells = [
             f"{record['num_edges']:,}",
+            record["commit"],
             record["centrality"],
             f"{record['seconds']:.1f}",
             f"{record['cpu_seconds']:.1f}",
@@ -183,20 +234,29 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the graphs are kept; default: a temporary folder")
     parser.add_argument("--records", type=Path, help="append one JSON line per case to this file")
     parser.add_argument("--plot", type=Path, help="draw cost over size into this PNG file")
+    parser.add_argument("--against", type=Path, help="another checkout, whose cases are run in turn with this one's")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each case is run")
+    parser.add_argument("--rates", action="store_true", help="measure random and ordered reads first")
     parser.add_argument("--case", nargs=3, metavar=("FOLDER", "EDGES", "CENTRALITY"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def run_all(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Make each graph, run its cases and return their records."""
-    records = []
+    records: list[dict[str, Any]] = []
+    if options.rates:
+        rates = measure_rates()
+        print(json.dumps(rates), file=sys.stderr)
+        append_records(options.records, [rates])
     for num_edges in (int(size) for size in options.edges):
         graph_folder = folder / f"power_law_{num_edges}"
         start = perf_counter()
         make_graph(num_edges, graph_folder)
         print(f"graph of {num_edges:,} edges at hand in {perf_counter() - start:.1f} s", file=sys.stderr)
-        for centrality in options.centralities:
-            record = run_case(graph_folder, num_edges, centrality)
+        checkouts = [ROOT] if options.against is None else [options.against, ROOT]
+        turns = product(options.centralities, range(options.rounds), checkouts)
+        for centrality, _, checkout in turns:
+            record = run_case(graph_folder, num_edges, centrality, checkout)
             records.append(record)
             print(json.dumps(record), file=sys.stderr)
             append_records(options.records, [record])
@@ -214,8 +274,9 @@ def main() -> None:
         records = run_all(options, options.folder or Path(temporary))
     print(markdown_table(records))
     for centrality in dict.fromkeys(record["centrality"] for record in records):
-        chosen = [record for record in records if record["centrality"] == centrality]
-        if len(chosen) > 1:
+        own = [record for record in records if record["commit"] == commit_of(ROOT)]
+        chosen = [record for record in own if record["centrality"] == centrality]
+        if len({record["num_edges"] for record in chosen}) > 1:
             time, memory = fit_exponent(chosen, "seconds"), fit_exponent(chosen, "peak_bytes")
             print(f"\n{centrality}: seconds grow as E^{time:.2f}, peak memory as E^{memory:.2f}")
     if options.plot is not None:

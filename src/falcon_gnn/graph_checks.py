@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
 from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.resources import release_pages
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
@@ -16,7 +17,7 @@ Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scip
 OneWayWarning = Literal["mixed", "always", "never"]
 
 _SUM_TOLERANCE = 1e-3
-_FINITE_CHECK_VALUES = 1 << 24
+_FINITE_CHECK_VALUES = 1 << 22
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -144,6 +145,7 @@ def _check_finite(values: NDArray[Any]) -> None:
     rows = max(1, _FINITE_CHECK_VALUES // max(1, values.size // len(values)))
     for start in range(0, len(values), rows):
         bad = ~np.isfinite(values[start : start + rows])
+        release_pages(values)
         if bad.any():
             where = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
             msg = (

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.resources import release_pages
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -116,6 +117,7 @@ class FeatureLabelMatrix:
         if self.feature_scale is not None:
             chosen = rows if self.node_ids is None else self.node_ids[rows]
             parts.append(_scaled_features(self.features[chosen], self.feature_scale))
+            release_pages(self.features)
         if self.label_scale is not None:
             assert self.labels is not None
             labels = self.labels
@@ -194,6 +196,7 @@ def _dense_range(
         block = features[chosen]
         low = np.minimum(low, block.min(axis=0))
         high = np.maximum(high, block.max(axis=0))
+        release_pages(features)
     return low, high
 
 

@@ -8,10 +8,10 @@ from falcon_gnn.resources import available_memory
 
 ValueArray = NDArray[np.float64]
 
-FEWEST_PACKED_NODES = 1 << 21
-"""From here on (16 MiB of values) the values of all nodes fit no cache, and the rows are packed."""
-BLOCK_BITS = 20
-"""Nodes of a block as a power of two: 8 MiB of values."""
+FEWEST_PACKED_NODES = 1 << 20
+"""From here on (8 MiB of values) the values of all nodes fit no cache, and the rows are packed."""
+BLOCK_BITS = 19
+"""Nodes of a block as a power of two: 4 MiB of values. Smaller blocks cost more passes over the sums."""
 _MOST_BLOCKS_BITS = 6
 _NUM_PARTS = 256
 _SPARE_BYTES = 1 << 28

@@ -16,7 +16,7 @@ from falcon_gnn.reduction.grouping import IdArray
 from falcon_gnn.reduction.homophily import adjusted_homophily
 from falcon_gnn.reduction.notes import note_input, note_losses, note_neighbors, note_options
 from falcon_gnn.reduction.scope import ScopedGraph
-from falcon_gnn.resources import peak_resident_memory
+from falcon_gnn.resources import peak_resident_memory, release_pages
 
 NUM_RANK_BINS = 20
 _BLOCK_VALUES = 1 << 18
@@ -235,6 +235,7 @@ def _column_sums(x: Any, ids: NDArray[np.int64] | None, mean: NDArray[np.float64
             values = block.data.astype(np.float64)
             values = values if mean is None else np.square(values - mean[block.indices])
             yield np.bincount(block.indices, weights=values, minlength=x.shape[1])
+        release_pages(x)
 
 
 def make_report(
