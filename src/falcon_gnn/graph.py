@@ -35,10 +35,12 @@ from falcon_gnn.graph_checks import (
     frozen,
     tell_one_way,
 )
+from falcon_gnn.resources import release_pages
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+_BLOCK_ROWS = 1 << 17
 MASK_NAMES = ("train_mask", "val_mask", "test_mask")
 WEIGHT_NAMES = ("node_weight", "self_weight")
 SOFT_NAMES = (*WEIGHT_NAMES, "label_distribution")
@@ -309,7 +311,8 @@ class Graph:
     def take_node_arrays(self, node_ids: NDArray[np.int64]) -> dict[str, Any]:
         """Return ``x``, ``y``, masks, weights and attributes of some nodes, as keyword arguments of :class:`Graph`."""
         taken: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name)[node_ids] for name in ROW_NAMES
+            name: None if getattr(self, name) is None else _take_rows(getattr(self, name), node_ids)
+            for name in ROW_NAMES
         }
         taken["node_attributes"] = {name: value[node_ids] for name, value in self.node_attributes.items()}
         return taken
@@ -344,6 +347,18 @@ class Graph:
         carried += list(self.node_attributes)
         parts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}", f"num_features={self.num_features}"]
         return f"Graph({', '.join(parts + carried)})"
+
+
+def _take_rows(values: Any, node_ids: NDArray[np.int64]) -> Any:
+    """Return some rows of an array or sparse matrix; those of a mapped file are read in blocks and let go."""
+    if not isinstance(values, np.ndarray):
+        return values[node_ids]
+    rows = np.empty((len(node_ids), *values.shape[1:]), values.dtype)
+    for start in range(0, len(node_ids), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        rows[block] = values[node_ids[block]]
+        release_pages(values)
+    return rows
 
 
 def without_empty_masks(arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding, known_cells
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
 from falcon_gnn.reduction.teacher import Teacher
-from falcon_gnn.resources import release_pages
 
 _BLOCK_VALUES = 1 << 19
 
@@ -33,9 +32,7 @@ class Groups:
 
 def survivor_arrays(graph: Graph, groups: Groups, _: LabelEncoding | None = None) -> dict[str, Any]:
     """Return what the survivors carry of their own (``merge="hub"`` and ``"drop"``), as keywords of ``Graph``."""
-    arrays = graph.take_node_arrays(groups.scope_ids[groups.kept])
-    release_pages(graph.x)
-    return arrays
+    return graph.take_node_arrays(groups.scope_ids[groups.kept])
 
 
 def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -> dict[str, Any]:
