@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,6 +8,9 @@ from hypothesis import strategies as st
 from falcon_gnn import adjacency as adjacencies
 from falcon_gnn.adjacency import build_adjacency, split_edges
 from falcon_gnn.errors import BudgetError, GraphError
+from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.resources import release_pages, scratch_array
 from tests import oracles
 
 _NUM_NODES = 7
@@ -130,3 +135,35 @@ def test_the_edge_list_is_only_read():
     edges = np.array([[0, 1, 1, 1], [1, 0, 1, 2]])
     edges.flags.writeable = False
     assert build_adjacency(split_edges(edges), 3).cleaning.num_self_loops == 1
+
+
+@pytest.mark.parametrize("centrality", ["pagerank", "degree"])
+def test_an_adjacency_in_a_mapped_file_gives_the_same_collapse(centrality, monkeypatch):
+    rng = np.random.default_rng(0)
+    edges = rng.integers(0, 400, (2, 1500))
+    y = rng.integers(0, 3, 400)
+    in_memory = Graph.from_edges(edges, 400, y=y, warn_one_way="never")
+    monkeypatch.setattr(adjacencies, "available_memory", lambda: 1 << 10)
+    mapped = Graph.from_edges(edges, 400, y=y, warn_one_way="never")
+    assert isinstance(mapped.indices.base.base, np.memmap)
+    assert not isinstance(in_memory.indices.base.base, np.memmap)
+    results = [collapse(graph, node_budget=0.3, centrality=centrality, num_clusters=3) for graph in (in_memory, mapped)]
+    for name in ("assignment", "kept", "rank", "centrality"):
+        assert (getattr(results[0], name) == getattr(results[1], name)).all()
+    assert (results[0].graph.indices == results[1].graph.indices).all()
+
+
+def test_a_mapped_file_that_the_disk_has_no_room_for_is_refused(monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(BudgetError, match=r"4.0 KiB are needed in a file.*100.0 B left.*TMPDIR"):
+        scratch_array(1024, np.int32)
+
+
+def test_nothing_is_left_of_a_mapped_file(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    values = scratch_array(1024, np.int32)
+    values[:] = 7
+    release_pages(values)
+    assert values.sum() == 7 * 1024
+    del values
+    assert list(tmp_path.iterdir()) == []

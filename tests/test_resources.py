@@ -39,7 +39,8 @@ def test_a_collapse_whose_arrays_do_not_fit_is_refused(
 
 def test_reduced_edges_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph.from_edges(PATH, 100)
-    set_available(monkeypatch, 2 * 99 * 4 - 1)
+    left = iter([8 * 2 * 99, 2 * 99 * 4 - 1])
+    monkeypatch.setattr("falcon_gnn.resources.available_memory", lambda: next(left))
     with pytest.raises(BudgetError, match="needed to hold 99 edges of the reduced graph"):
         merge_edges(graph.indptr, graph.indices, None, np.arange(100), 100, "none")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
-from falcon_gnn.resources import release_pages, require_memory
+from falcon_gnn.resources import available_memory, release_pages, require_memory, scratch_array
 
 IntArray = NDArray[np.integer[Any]]
 EdgeChunk = tuple[IntArray, IntArray, NDArray[np.floating[Any]] | None]
@@ -17,6 +17,8 @@ EdgeChunk = tuple[IntArray, IntArray, NDArray[np.floating[Any]] | None]
 CHUNK_EDGES = 1 << 22
 _PART_EDGES = 1 << 19
 """Edges of a chunk that one thread goes through; any number gives the same adjacency."""
+_MOST_SHARE = 0.4
+"""Of the available memory: an adjacency that needs more is written to a file and mapped."""
 _FEWEST_RANGE_BITS = 11
 _MOST_RANGES_BITS = 12
 _GROUP_ENTRIES = 1 << 27
@@ -83,6 +85,9 @@ def build_adjacency(
 ) -> Adjacency:
     """Build the adjacency of an undirected graph by counting sort.
 
+    An unweighted adjacency that would take most of the memory lies in a file of the temporary folder (``TMPDIR``),
+    which is gone when the process ends, however it ends.
+
     Without weights nothing is read or written at random but what lies in a core's cache: the edges are walked once to
     count, and once for each group of rows, whose entries are dealt to ranges of rows and sorted there.
 
@@ -95,8 +100,9 @@ def build_adjacency(
         The clean adjacency; an edge listed one way stands in both rows.
 
     Raises:
-        GraphError: If an id lies outside ``[0, num_nodes)``, if the two directions of a pair carry different
-            weights, or if the memory does not suffice.
+        GraphError: If an id lies outside ``[0, num_nodes)``, or if the two directions of a pair carry different
+            weights.
+        BudgetError: If the memory does not suffice, or the place of the file.
     """
     require_memory(16 * num_nodes, f"count the degrees of {num_nodes:,} nodes")
     dtype = np.int32 if num_nodes <= 2**31 else np.int64
@@ -117,10 +123,11 @@ def _sort_edges(
     num_entries = int(sizes.sum())
     groups = _groups_of(sizes)
     num_words = max((int(sizes[first:stop].sum()) for first, stop in groups), default=0)
-    require_memory(
-        num_entries * np.dtype(dtype).itemsize + 8 * num_words, f"hold an adjacency of {num_entries:,} entries"
-    )
-    indices, words = np.empty(num_entries, dtype), np.empty(num_words, np.uint64)
+    entry_bytes = num_entries * np.dtype(dtype).itemsize
+    is_mapped = _is_mapped(entry_bytes)
+    require_memory(8 * num_words + (0 if is_mapped else entry_bytes), f"hold an adjacency of {num_entries:,} entries")
+    indices = scratch_array(num_entries, dtype) if is_mapped else np.empty(num_entries, dtype)
+    words = np.empty(num_words, np.uint64)
     indptr = np.zeros(num_nodes + 1, np.int64)
     num_found = np.zeros(2, np.int64)
     num_kept = 0
@@ -139,11 +146,21 @@ def _sort_edges(
         kernels.copy_ranges(words, starts, targets, indices)
         num_kept = int(targets[-1])
         num_found += found.sum(axis=0)
+        release_pages(indices)
     np.cumsum(indptr, out=indptr)
-    indices.resize(num_kept, refcheck=False)
+    if is_mapped:
+        indices = indices[:num_kept]
+    else:
+        indices.resize(num_kept, refcheck=False)
     num_duplicates, num_one_way = num_found.tolist()
     cleaning = EdgeCleaning(num_self_loops, num_duplicates, num_one_way, num_kept // 2 - num_one_way)
     return Adjacency(indptr, indices, None, cleaning)
+
+
+def _is_mapped(entry_bytes: int) -> bool:
+    """Whether so many bytes of neighbors lie in a file: where they would take most of the memory there is."""
+    available = available_memory()
+    return available is not None and entry_bytes > _MOST_SHARE * available
 
 
 def _count_ranges(

@@ -2,11 +2,16 @@
 
 import mmap
 import os
+import shutil
 import sys
+import tempfile
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from falcon_gnn.control_groups import group_memory
 from falcon_gnn.errors import BudgetError
@@ -72,6 +77,32 @@ def release_pages(array: object) -> None:
     mapped = getattr(array, "_mmap", None)
     if isinstance(mapped, mmap.mmap) and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def scratch_array(size: int, dtype: Any) -> NDArray[Any]:
+    """Return an array of zeros in a file of the temporary folder, for what memory has no room for.
+
+    The file has no name (on Windows: is deleted with the process), so that nothing is left of it however the process
+    ends; its pages go to the disk and come back as memory allows.
+
+    Args:
+        size: Number of values.
+        dtype: Their type.
+
+    Raises:
+        BudgetError: If the folder has not so much space; names both figures and ``TMPDIR``.
+    """
+    folder = tempfile.gettempdir()
+    num_bytes, free = size * np.dtype(dtype).itemsize, shutil.disk_usage(folder).free
+    if num_bytes > free:
+        msg = (
+            f"{format_bytes(num_bytes)} are needed in a file, since memory has no room for them, and {folder} has "
+            f"{format_bytes(free)} left. Free some space, or name a folder of another disk in TMPDIR."
+        )
+        raise BudgetError(msg)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # The mapping outlives the file object. A plain array: what is mapped stays known to it as its base.
+        return np.asarray(np.memmap(file, dtype, "w+", shape=(size,)))
 
 
 def peak_resident_memory() -> int | None:

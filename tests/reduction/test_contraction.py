@@ -139,7 +139,7 @@ def _weighted_groups(data, edges):
 @given(
     edge_lists(),
     st.sampled_from(["none", "count", "sum"]),
-    st.sampled_from([(1, 1), (5, 2), (1 << 24, 1 << 16)]),
+    st.sampled_from([(1, 1, 1), (5, 2, 3), (1 << 24, 1 << 16, 64)]),
     st.data(),
 )
 @settings(deadline=None)
@@ -147,7 +147,10 @@ def test_edges_between_groups_carry_the_count_or_sum_of_the_edges_they_stand_for
     weights, num_groups, assignment = _weighted_groups(data, edges)
     graph = Graph.from_edges(edges.array, edges.num_nodes, edge_weight=np.array(weights, np.float64))
     groups = np.array(assignment)
-    with patch.multiple(contraction, _BLOCK_ENTRIES=entries[0], _RUN_ENTRIES=entries[1]):
+    block, of_range, num_parts = entries
+    with patch.multiple(
+        contraction, _BLOCK_ENTRIES=block, _WEIGHTED_BLOCK_ENTRIES=block, _RANGE_ENTRIES=of_range, _NUM_PARTS=num_parts
+    ):
         merged = merge_edges(graph.indptr, graph.indices, graph.edge_weight, groups, num_groups, edge_weights)
     indices, sums = merged.indices, merged.edge_weight
     reduced = Graph.from_csr(merged.indptr, indices, edge_weight=sums)

@@ -70,27 +70,29 @@ def _pop(root, rank, target, child, sibling, strongest):  # type: ignore[no-unty
 
 
 @kernel(parallel=True)
-def fold_survivors(indptr, indices, order, new_ids, start, stop, entries, nodes):  # type: ignore[no-untyped-def]
-    """Write the rows of the nodes of ``order``, of removed neighbors only, in new ids, and fold the others into one.
+def fold_survivors(indptr, indices, new_ids, start, stop, entries, nodes):  # type: ignore[no-untyped-def]
+    """Write the rows of the nodes that are removed, of removed neighbors only, in new ids; fold the others into one.
 
-    Nodes that are removed have the new ids ``range(order.size)``. Row i is written to ``entries`` from ``start[i]`` on,
+    Nodes that are removed have the new ids ``range(stop.size)``. Row i is written to ``entries`` from ``start[i]`` on,
     its end to ``stop[i]``. The largest id of a survivor goes to ``nodes[i, BEST]``, -1 where there is none; the other
-    columns are set for the start of :func:`contract`.
+    columns are set for the start of :func:`contract`. Rows are read in the order they lie in.
     """
-    for i in prange(order.size):
-        write = start[i]
-        best = np.int64(-1)
-        for position in range(indptr[order[i]], indptr[order[i] + 1]):
-            other = np.int64(new_ids[indices[position]])
-            if other < order.size:
-                entries[write] = other
-                write += 1
-            else:
-                best = max(best, other)
-        stop[i] = write
-        nodes[i, PARENT] = i
-        nodes[i, SEEN_BY] = -1
-        nodes[i, BEST] = best
+    for v in prange(new_ids.size):
+        i = np.int64(new_ids[v])
+        if i < stop.size:
+            write = start[i]
+            best = np.int64(-1)
+            for position in range(indptr[v], indptr[v + 1]):
+                other = np.int64(new_ids[indices[position]])
+                if other < stop.size:
+                    entries[write] = other
+                    write += 1
+                else:
+                    best = max(best, other)
+            stop[i] = write
+            nodes[i, PARENT] = i
+            nodes[i, SEEN_BY] = -1
+            nodes[i, BEST] = best
 
 
 @kernel()
@@ -241,59 +243,115 @@ def induce_rows(indptr, indices, ids, new_ids):  # type: ignore[no-untyped-def]
 
 
 @kernel(parallel=True)
-def merge_rows(indptr, indices, weight, group_starts, members, new_ids, first, runs, room, row, sums, widths, internal):  # type: ignore[no-untyped-def]
+def count_group_ranges(indptr, new_ids, shift, counts):  # type: ignore[no-untyped-def]
+    """Set ``counts[part, range]``: entries of a part's nodes whose group lies in a range of ``2**shift`` groups."""
+    num_parts = counts.shape[0]
+    for part in prange(num_parts):
+        counts[part] = 0
+        for v in range(part * new_ids.size // num_parts, (part + 1) * new_ids.size // num_parts):
+            if new_ids[v] >= 0:
+                counts[part, new_ids[v] >> shift] += indptr[v + 1] - indptr[v]
+
+
+@kernel(parallel=True)
+def deal_rows(indptr, indices, new_ids, shift, id_bits, first, stop, cursor, words):  # type: ignore[no-untyped-def]
+    """Write the entries of the groups' ranges from ``first`` to ``stop`` into ``words``, read in the order they lie in.
+
+    A word is the group inside its range above ``id_bits`` bits of the neighbor's group. Each part of the nodes writes
+    from its ``cursor`` on, which is moved.
+    """
+    num_parts = cursor.shape[0]
+    inside = (np.int64(1) << shift) - 1
+    for part in prange(num_parts):
+        for v in range(part * new_ids.size // num_parts, (part + 1) * new_ids.size // num_parts):
+            group = np.int64(new_ids[v])
+            own = (group >> shift) - first
+            if group < 0 or own < 0 or own >= stop - first:
+                continue
+            write = cursor[part, own]
+            for position in range(indptr[v], indptr[v + 1]):
+                other = np.int64(new_ids[indices[position]])
+                if other >= 0:
+                    words[write] = ((group & inside) << id_bits) | other
+                    write += 1
+            cursor[part, own] = write
+
+
+@kernel(parallel=True)
+def merge_group_ranges(words, starts, stops, shift, id_bits, first, widths, internal, tallies, num_kept):  # type: ignore[no-untyped-def]
+    """Sort each range of groups from ``first`` on and keep one entry per pair of groups at its front.
+
+    The words of the i-th of these ranges lie in pieces, from ``starts[part, i]`` to ``stops[part, i]``. Afterwards the
+    first ``num_kept[i]`` from ``starts[0, i]`` on are neighbors, in ``tallies`` (left alone if it is empty) stands how
+    many entries each is made of, in ``widths`` how many neighbors each group has, and in ``internal`` how many entries
+    lie inside a group.
+    """
+    low = (np.uint64(1) << np.uint64(id_bits)) - np.uint64(1)
+    for i in prange(num_kept.size):
+        begin = starts[0, i]
+        end = begin
+        for part in range(starts.shape[0]):
+            for position in range(starts[part, i], stops[part, i]):
+                words[end] = words[position]
+                end += 1
+        own = words[begin:end]
+        sort_words(own, np.empty(own.size, np.uint64), shift + id_bits)
+        write = 0
+        read = 0
+        while read < own.size:
+            word = own[read]
+            count = 0
+            while read < own.size and own[read] == word:
+                count += 1
+                read += 1
+            group = ((first + i) << shift) + np.int64(word >> np.uint64(id_bits))
+            if np.int64(word & low) == group:
+                internal[group] = count
+                continue
+            own[write] = word & low
+            if tallies.size > 0:
+                tallies[begin + write] = count
+            write += 1
+            widths[group] += 1
+        num_kept[i] = write
+
+
+@kernel(parallel=True)
+def merge_rows(indptr, indices, weight, group_starts, members, new_ids, first, room, row, sums, widths, internal):  # type: ignore[no-untyped-def]
     """Write the rows of some groups, from ``first`` on: their neighbors, ascending, and what lies between the two.
 
     The members of group g are ``members[group_starts[g]:group_starts[g + 1]]``. The row of the i-th of these groups is
-    written to ``row`` from ``room[i]`` on, with the weights of the edges in ``sums`` (left alone if it is empty; ones
-    if ``weight`` is) added up in row order, its length to ``widths[i]``, and the weight of the entries inside the
-    group, each edge counted from both its ends, to ``internal[first + i]``. The groups from ``runs[r]`` to
-    ``runs[r + 1]`` are sorted together, as words of a group and a neighbor.
+    written to ``row`` from ``room[i]`` on, with the weights of the edges in ``sums`` added up in row order, its length
+    to ``widths[i]``, and the weight of the entries inside the group, each edge counted from both its ends, to
+    ``internal[first + i]``.
     """
-    is_weighted = weight.size > 0
-    num_groups = group_starts.size - 1
-    id_bits = 1
-    while (np.int64(1) << id_bits) < num_groups:
-        id_bits += 1
-    low = (np.uint64(1) << np.uint64(id_bits)) - np.uint64(1)
-    for r in prange(runs.size - 1):
-        words = np.empty(room[runs[r + 1]] - room[runs[r]], np.uint64)
-        size = 0
-        for i in range(runs[r], runs[r + 1]):
-            inside = 0.0
-            for m in range(group_starts[first + i], group_starts[first + i + 1]):
-                for position in range(indptr[members[m]], indptr[members[m] + 1]):
-                    other = np.int64(new_ids[indices[position]])
-                    if other == first + i:
-                        inside += weight[position] if is_weighted else 1.0
-                    elif other >= 0:
-                        words[size] = ((i - runs[r]) << id_bits) | other
-                        size += 1
-            internal[first + i] = inside
-            widths[i] = 0
-        words = words[:size]
-        run_bits = 0
-        while (1 << run_bits) < runs[r + 1] - runs[r]:
-            run_bits += 1
-        sort_words(words, np.empty(size, np.uint64), id_bits + run_bits)
-        for j in range(size):
-            i = runs[r] + np.int64(words[j] >> np.uint64(id_bits))
-            if j == 0 or words[j] != words[j - 1]:
-                row[room[i] + widths[i]] = words[j] & low
-                if sums.size > 0:
-                    sums[room[i] + widths[i]] = 0.0
-                widths[i] += 1
-            if sums.size > 0 and not is_weighted:
-                sums[room[i] + widths[i] - 1] += 1.0
-        if sums.size == 0 or not is_weighted:
-            continue
-        for i in range(runs[r], runs[r + 1]):
-            begin = room[i]
-            for m in range(group_starts[first + i], group_starts[first + i + 1]):
-                for position in range(indptr[members[m]], indptr[members[m] + 1]):
-                    other = new_ids[indices[position]]
-                    if other >= 0 and other != first + i:
-                        sums[begin + np.searchsorted(row[begin : begin + widths[i]], other)] += weight[position]
+    for i in prange(widths.size):
+        group = first + i
+        begin = room[i]
+        end = begin
+        inside = 0.0
+        for m in range(group_starts[group], group_starts[group + 1]):
+            for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                other = new_ids[indices[position]]
+                if other == group:
+                    inside += weight[position]
+                elif other >= 0:
+                    row[end] = other
+                    end += 1
+        internal[group] = inside
+        row[begin:end].sort()
+        width = 0
+        for position in range(begin, end):
+            if width == 0 or row[position] != row[begin + width - 1]:
+                row[begin + width] = row[position]
+                sums[begin + width] = 0.0
+                width += 1
+        widths[i] = width
+        for m in range(group_starts[group], group_starts[group + 1]):
+            for position in range(indptr[members[m]], indptr[members[m] + 1]):
+                other = new_ids[indices[position]]
+                if other >= 0 and other != group:
+                    sums[begin + np.searchsorted(row[begin : begin + width], other)] += weight[position]
 
 
 @kernel(parallel=True)

@@ -1,7 +1,7 @@
 """Which node each node ends up in, and the graph that is left (Alg. 1, lines 6 to 13)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,10 +14,15 @@ from falcon_gnn.resources import require_memory
 Order = Literal["cluster", "global"]
 EdgeWeights = Literal["none", "count", "sum"]
 ORDERS: tuple[str, ...] = get_args(Order)
-_BLOCK_ENTRIES = 1 << 24
-"""Entries of rows that are merged together: scratch of 4 bytes each, 12 with weights."""
-_RUN_ENTRIES = 1 << 16
-"""Entries of rows that are sorted together by a thread, in its cache."""
+_BLOCK_ENTRIES = 1 << 25
+"""Entries of rows that are sorted between two readings, at least: 8 bytes each, 12 where they are counted."""
+_MOST_READINGS = 16
+_RANGE_ENTRIES = 1 << 16
+"""Entries of groups that a thread sorts together, in its cache."""
+_NUM_PARTS = 64
+"""Into which the nodes are cut for the threads; any number gives the same rows."""
+_WEIGHTED_BLOCK_ENTRIES = 1 << 24
+"""Entries of weighted rows that are merged together: scratch of 12 bytes each."""
 
 
 def order_removals(removed: BoolArray, rank: IdArray, clusters: IdArray, order: str) -> IdArray:
@@ -62,7 +67,7 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
         np.empty(num_removed, np.int64),
     )
     start = start[:-1]
-    kernels.fold_survivors(indptr, indices, order, new_ids, start, stop, entries, nodes)
+    kernels.fold_survivors(indptr, indices, new_ids, start, stop, entries, nodes)
     ranks = np.concatenate([rank[order], rank[survivors]]).astype(dtype)
     following, heap = np.full(num_removed, -1, dtype), np.full(num_removed, -1, np.int64)
     last = np.arange(num_removed, dtype=dtype)
@@ -113,9 +118,6 @@ def merge_edges(
 ) -> MergedEdges:
     """Return the adjacency of the groups.
 
-    Every row of the input is read once (twice to add up weights), some groups at a time, since how long the rows of
-    the groups become shows only then.
-
     Args:
         indptr: Row starts, shape ``(N + 1,)``.
         indices: Neighbors, shape ``(2E,)``.
@@ -127,34 +129,79 @@ def merge_edges(
     Raises:
         BudgetError: If the memory does not suffice.
     """
+    if edge_weight is None or edge_weights == "count":
+        return _merge_counted(indptr, indices, assignment, num_groups, is_counted=edge_weights != "none")
+    merged = _merge_weighted(indptr, indices, edge_weight, assignment, num_groups)
+    return replace(merged, edge_weight=None) if edge_weights == "none" else merged
+
+
+def _merge_counted(
+    indptr: NDArray[np.int64], indices: IntArray, assignment: IdArray, num_groups: int, *, is_counted: bool
+) -> MergedEdges:
+    """Merge edges that all weigh the same: dealt to ranges of groups, some at a time, and sorted there by counting.
+
+    The rows are read in the order they lie in, once for each of these times, so that they may lie in a mapped file.
+    """
+    from falcon_gnn._kernels import contraction as kernels
+    from falcon_gnn._kernels.adjacency import copy_ranges
+
+    new_ids = assignment.astype(indices.dtype)
+    id_bits = max(1, (num_groups - 1).bit_length())
+    shift = max(0, id_bits - (len(indices) // _RANGE_ENTRIES).bit_length())
+    counts = np.empty((_NUM_PARTS, ((num_groups - 1) >> shift) + 1), np.int64)
+    kernels.count_group_ranges(indptr, new_ids, shift, counts)
+    room = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+    blocks = list(_blocks_of(room, max(_BLOCK_ENTRIES, len(indices) // _MOST_READINGS)))
+    most = max(int(room[stop] - room[first]) for first, stop in blocks)
+    require_memory((8 + 4 * is_counted) * most, f"merge the edges of {num_groups:,} groups")
+    words, tallies = np.empty(most, np.uint64), np.empty(most if is_counted else 0, np.uint32)
+    starts, internal = np.zeros(num_groups + 1, np.int64), np.zeros(num_groups)
+    merged, sums = np.empty(0, indices.dtype), np.empty(0)
+    for first, stop in blocks:
+        of_block = counts[:, first:stop]
+        pieces = room[first:stop] - room[first] + np.cumsum(of_block, axis=0) - of_block
+        ends, kept = pieces.copy(), np.empty(stop - first, np.int64)
+        kernels.deal_rows(indptr, indices, new_ids, shift, id_bits, first, stop, ends, words)
+        kernels.merge_group_ranges(
+            words, pieces, ends, shift, id_bits, first, starts[1:], internal, tallies, kept
+        )  # fmt: skip
+        targets = len(merged) + np.concatenate([[0], np.cumsum(kept)])
+        _lengthen(merged, int(targets[-1]))
+        copy_ranges(words, pieces[0], targets, merged)
+        if is_counted:
+            _lengthen(sums, len(merged))
+            copy_ranges(tallies, pieces[0], targets, sums)
+    np.cumsum(starts, out=starts)
+    return MergedEdges(starts, merged, sums if is_counted else None, internal)
+
+
+def _merge_weighted(
+    indptr: NDArray[np.int64],
+    indices: IntArray,
+    edge_weight: NDArray[np.floating[Any]],
+    assignment: IdArray,
+    num_groups: int,
+) -> MergedEdges:
+    """Merge weighted edges: every row is read twice, some groups at a time, and weights add up in row order."""
     from falcon_gnn._kernels import contraction as kernels
 
     group_starts, members = group_members(assignment, num_groups)
-    new_ids = assignment.astype(indices.dtype)
-    is_weighted = edge_weight is not None and edge_weights != "count"
-    weight = edge_weight.astype(np.float64) if is_weighted and edge_weight is not None else np.empty(0)
+    new_ids, weight = assignment.astype(indices.dtype), edge_weight.astype(np.float64)
     # Where each group's row would start if none of its entries fell together.
     room = np.concatenate(([0], np.cumsum(np.diff(indptr)[members])))[group_starts]
     starts, internal = np.zeros(num_groups + 1, np.int64), np.empty(num_groups)
     merged, sums = np.empty(0, indices.dtype), np.empty(0)
-    blocks = list(_blocks_of(room, _BLOCK_ENTRIES))
-    most = max((int(room[stop] - room[first]) for first, stop in blocks), default=0)
-    # One piece of memory for all blocks: what is new costs its first touch.
-    row, row_sums = np.empty(most, indices.dtype), np.empty(0 if edge_weights == "none" else most)
-    for first, stop in blocks:
+    for first, stop in _blocks_of(room, _WEIGHTED_BLOCK_ENTRIES):
         own_room, widths = room[first : stop + 1] - room[first], np.empty(stop - first, np.int64)
-        runs = np.array([0, *(end for _, end in _blocks_of(own_room, _RUN_ENTRIES))])
-        shape = (indptr, indices, weight, group_starts, members, new_ids, first, runs, own_room)
+        row, row_sums = np.empty(own_room[-1], indices.dtype), np.empty(own_room[-1])
+        shape = (indptr, indices, weight, group_starts, members, new_ids, first, own_room)
         kernels.merge_rows(*shape, row, row_sums, widths, internal)
         starts[first + 1 : stop + 1] = starts[first] + np.cumsum(widths)
-        merged = _append(merged, row, own_room, widths, starts[first : stop + 1])
-        if edge_weights != "none":
-            sums = _append(sums, row_sums, own_room, widths, starts[first : stop + 1])
-    if edge_weights == "none":
-        return MergedEdges(starts, merged, None, internal)
-    if is_weighted:
-        kernels.mirror_sums(starts, merged, sums)
-    return MergedEdges(starts, merged, sums if edge_weight is None else sums.astype(edge_weight.dtype), internal)
+        for whole, block in ((merged, row), (sums, row_sums)):
+            _lengthen(whole, int(starts[stop]))
+            kernels.copy_rows(own_room, widths, starts[first : stop + 1], block, whole)
+    kernels.mirror_sums(starts, merged, sums)
+    return MergedEdges(starts, merged, sums.astype(edge_weight.dtype), internal)
 
 
 def _blocks_of(room: IdArray, num_entries: int) -> Iterator[tuple[int, int]]:
@@ -167,14 +214,8 @@ def _blocks_of(room: IdArray, num_entries: int) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-def _append(whole: NDArray[Any], row: NDArray[Any], room: IdArray, widths: IdArray, starts: IdArray) -> NDArray[Any]:
-    """Return the entries of the groups so far with those of some more, whose rows lie at ``room``."""
-    from falcon_gnn._kernels.contraction import copy_rows
-
-    num_entries = int(starts[-1])
+def _lengthen(whole: NDArray[Any], num_entries: int) -> None:
+    """Make room for more entries behind those there are, in place where the system can move pages."""
     added = (num_entries - len(whole)) * whole.itemsize
     require_memory(added, f"hold {num_entries // 2:,} edges of the reduced graph")
-    # In place where the system can move pages: the old entries are not copied.
     whole.resize(num_entries, refcheck=False)
-    copy_rows(room, widths, starts, row, whole)
-    return whole

@@ -14,7 +14,7 @@ BLOCK_BITS = 19
 """Nodes of a block as a power of two: 4 MiB of values. Smaller blocks cost more passes over the sums."""
 _MOST_BLOCKS_BITS = 6
 _NUM_PARTS = 256
-_SPARE_BYTES = 1 << 28
+_SPARE_BYTES = 1 << 31
 
 
 class NeighborSums:
@@ -53,7 +53,7 @@ def _is_packed(num_nodes: int, num_entries: int) -> bool:
     if num_nodes < FEWEST_PACKED_NODES:
         return False
     available = available_memory()
-    return available is None or available > 4 * num_entries + _SPARE_BYTES
+    return available is None or available > 4 * num_entries + min(4 * num_entries, _SPARE_BYTES)
 
 
 def _pack(
