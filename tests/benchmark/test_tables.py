@@ -177,3 +177,27 @@ def test_all_of_the_papers_figures_are_at_hand():
     assert (figures[place].value, figures[place].half_width) == (97.71, 0.05)
     missing = figures[PaperPlace("main_result", "Flickr", "GCN", "none", "", "accuracy")]
     assert (missing.text, missing.value) == ("OOM", None)
+
+
+def memory_run(measure):
+    named = {} if measure is None else {"measure": measure}
+    return {"record": {"memory": {"total": 3 * 2**20, **named}, "trained_on": {"num_nodes": 500}}}
+
+
+@pytest.mark.parametrize(
+    ("measures", "told"),
+    [
+        ((None, "tensors"), "live tensors"),
+        (("allocated", "allocated"), "bytes allocated by torch on the card"),
+        (("tensors", "allocated"), "bytes allocated by torch on the card in some runs, in others of live tensors"),
+    ],
+)
+def test_a_table_of_peaks_names_which_memory_they_are_of(measures, told):
+    line = plan(cell(["a", "b"]), paper=None)
+    line["datasets"]["Cora"]["metrics"] = ["gpu_memory"]
+    text = render(summarise(Records([line], dict(zip("ab", map(memory_run, measures), strict=True)))), "md")
+    assert f"- Peak memory is that of {told}." in text.splitlines()
+
+
+def test_a_table_without_peaks_names_no_memory():
+    assert "Peak memory" not in render(summarise(Records([plan(cell(["a"]))], {"a": memory_run("tensors")})), "md")

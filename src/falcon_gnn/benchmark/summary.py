@@ -12,6 +12,9 @@ from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import confidence_interval
 from falcon_gnn.reduction.budgets import resolve_budget
 
+_MEASURES = {"tensors": "live tensors", "allocated": "bytes allocated by torch on the card"}
+"""What a record's peak is a peak of, by its field ``measure``; records without it are of tensors."""
+
 
 @dataclass(frozen=True)
 class CellFigure:
@@ -225,8 +228,19 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
         run_id in records.runs for entry in own.values() for run_id in entry.line["ids"]
     ):
         yield f"No data: {records.missing_data[dataset]}"
+    if any("gpu_memory" in plan["datasets"][dataset]["metrics"] for plan in plans.values()):
+        yield from _memory_notes(own, records)
     errors = [records.errors.get(run_id) for entry in own.values() for run_id in entry.line["ids"]]
     yield from name_failures({error["run"]: error["error"] for error in errors if error is not None})
+
+
+def _memory_notes(own: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
+    """Yield what the peaks of a data set's runs are peaks of."""
+    runs = [records.runs[run_id] for entry in own.values() for run_id in entry.line["ids"] if run_id in records.runs]
+    found = [memory for run in runs if (memory := run["record"].get("memory"))]
+    kinds = [_MEASURES[kind] for kind in sorted({memory.get("measure", "tensors") for memory in found})]
+    if kinds:
+        yield f"Peak memory is that of {' in some runs, in others of '.join(kinds)}."
 
 
 def _override_text(overrides: Mapping[str, Any]) -> str:
