@@ -26,6 +26,7 @@ from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training import steps
 from falcon_gnn.training.config import ModelConfig, TrainConfig
+from falcon_gnn.training.memory import MemoryPeak
 from falcon_gnn.training.state import TrainingState
 from falcon_gnn.training.steps import training_step
 
@@ -298,28 +299,54 @@ def test_a_memory_budget_sets_the_node_budget(graph: Graph) -> None:
     assert outcome.to_dict()["plan"]["total"] <= tight
 
 
-def test_running_out_of_memory_says_what_fits(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    training = replace(TRAINING, model=ModelConfig("gcn", hidden_channels=64), num_epochs=5)
+SHORTAGES = [
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total capacity of 4 GiB."),
+]
+
+
+@pytest.mark.parametrize("error", SHORTAGES, ids=["host", "card"])
+def test_running_out_of_memory_says_what_fits(
+    error: Exception, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = replace(TRAINING, model=ModelConfig("gcn", hidden_channels=64), num_epochs=2)
     needed = fit_budget(graph, training, "1GiB").estimate.total
-    taken = 0
+    run(graph, RunConfig(training), out=tmp_path, progress=False)
+    longer, taken = replace(training, num_epochs=5), 0
 
     def fail(*arguments: Any) -> Any:
         nonlocal taken
         taken += 1
         if taken > 2:
-            raise RuntimeError(
-                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-            )
+            raise error
         return training_step(*arguments)
 
     monkeypatch.setattr(steps, "training_step", fail)
     monkeypatch.setattr(shortage, "free_memory", lambda device: needed - 20_000)
-    with pytest.raises(OutOfMemoryError, match=r"by prediction; .* are free; what fits is column_blocks=\d+") as caught:
-        run(graph, RunConfig(training), out=tmp_path, progress=False)
+    pattern = r"needs .* by prediction; .* are free; what fits is column_blocks=\d+.*; .* is whole, go on with resume"
+    with pytest.raises(OutOfMemoryError, match=pattern) as caught:
+        run(graph, RunConfig(longer), out=tmp_path, resume=True, progress=False)
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
+    changes = str(caught.value).split("what fits is ")[1].split(";")[0].split(", ")
+    smaller = replace(longer, **{name: int(value) for name, value in (change.split("=") for change in changes)})
+    assert fit_budget(graph, smaller, needed - 20_000).training == smaller
+    assert len(run(graph, RunConfig(smaller), out=tmp_path, resume=True, progress=False).result.epochs) == 5
+
+
+def test_where_no_smaller_step_fits_a_shortage_says_so(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shortage, "free_memory", lambda device: 1_000)
-    assert "no smaller step" in str(shortage.explain_shortage(graph, graph, training, None))
+    assert "no smaller step" in str(shortage.explain_shortage(graph, graph, TRAINING, None))
+
+
+def test_a_record_names_which_memory_a_peak_is_of(graph: Graph) -> None:
+    outcome = run(graph, RunConfig(replace(TRAINING, num_epochs=1)), progress=False)
+    assert outcome.to_dict()["memory"]["measure"] == "tensors"
+    on_card = replace(outcome.result, memory=MemoryPeak(7, temporaries=7, reserved=8, device_used=9))
+    facts = replace(outcome, result=on_card).to_dict()["memory"]
+    assert {name: facts[name] for name in ("measure", "total", "reserved", "device_used")} == {
+        "measure": "allocated", "total": 7, "reserved": 8, "device_used": 9,
+    }  # fmt: skip
 
 
 def test_running_out_of_memory_in_an_evaluation_names_smaller_pieces_of_it(

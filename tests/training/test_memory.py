@@ -216,3 +216,43 @@ def test_the_resident_peak_is_that_of_the_call_beyond_the_warm_up() -> None:
 def test_a_measured_process_that_fails_is_reported() -> None:
     with pytest.raises(RuntimeError, match="exit code 1"):
         resident_peak(partial(int, "x"))
+
+
+class FakeCard:
+    """Stands for torch's allocator on a card: what it handed out and what it reserved, now and at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, earlier: int) -> None:
+        self.live, self.reserved, self.most_live, self.most_reserved = 0, earlier, 0, earlier
+        names = ("empty_cache", "reset_peak_memory_stats", "max_memory_allocated", "max_memory_reserved")
+        for name in names:
+            monkeypatch.setattr(torch.cuda, name, getattr(self, name))
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60 * KIB, 100 * KIB))
+
+    def step(self, num_bytes: int, reserved: int) -> None:
+        """Take and give back some bytes; what is reserved stays."""
+        self.reserved = max(self.reserved, reserved)
+        self.most_live = max(self.most_live, self.live + num_bytes)
+        self.most_reserved = max(self.most_reserved, self.reserved)
+
+    def empty_cache(self) -> None:
+        self.reserved = self.live
+
+    def reset_peak_memory_stats(self, device: object) -> None:
+        self.most_live, self.most_reserved = self.live, self.reserved
+
+    def max_memory_allocated(self, device: object) -> int:
+        return self.most_live
+
+    def max_memory_reserved(self, device: object) -> int:
+        return self.most_reserved
+
+
+def test_what_a_card_reserved_for_earlier_work_is_no_part_of_a_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = FakeCard(monkeypatch, earlier=90 * KIB)
+    card.step(80 * KIB, 90 * KIB)
+    peak = measure_peak(lambda: card.step(7 * KIB, 8 * KIB), "cuda")
+    assert (peak.total, peak.reserved, peak.device_used) == (7 * KIB, 8 * KIB, 40 * KIB)
+    assert peak.measure == "allocated"
+    assert sum(getattr(peak, kind) for kind in KINDS) == peak.total

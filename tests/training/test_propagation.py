@@ -1,3 +1,7 @@
+from functools import partial
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +11,13 @@ from scipy.sparse import csr_array
 from tests.strategies import edge_lists
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.temporaries import temporary_bytes
+from falcon_gnn.training import propagation
 from falcon_gnn.training.propagation import SparseMatrix, spmm, take_rows
+from falcon_gnn.training.steps import own_randomness
 
 
 def normalized_adjacency(graph, dtype=np.float32):
@@ -130,3 +137,21 @@ def test_taken_rows_multiply_only_the_columns_they_touch(graph, dense_adjacency)
     assert len(columns) < 60
     assert sliced.toarray() == pytest.approx(dense_adjacency(graph)[np.ix_(rows, columns)], abs=1e-6)
     assert not np.delete(dense_adjacency(graph)[rows], columns, axis=1).any()
+
+
+def test_deterministic_training_multiplies_by_the_kernel_that_keeps_the_order(monkeypatch):
+    called = []
+    kernels = SimpleNamespace(multiply_sparse=lambda *arguments: called.append(arguments) or arguments[3])
+    monkeypatch.setattr(propagation, "kernels_for", lambda device: kernels)
+    with FakeTensorMode():
+        x, plain = torch.empty(4, 3, device="cuda"), [torch.empty(size, device="cuda") for size in ((5,), (9,), (9,))]
+        multiply = partial(spmm._init_fn, *plain, x, *plain)
+        with own_randomness(0, torch.device("cpu"), deterministic=True):
+            assert multiply() is x
+            monkeypatch.setattr(propagation, "kernels_for", lambda device: None)
+            with pytest.raises(OptionError, match="deterministic=True needs Triton"):
+                multiply()
+        monkeypatch.setattr(torch, "sparse_csr_tensor", Mock(side_effect=RuntimeError("cuSPARSE")))
+        with pytest.raises(RuntimeError, match="cuSPARSE"):
+            multiply()
+    assert len(called) == 1

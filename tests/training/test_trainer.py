@@ -1,5 +1,6 @@
 import signal
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.sparse import csr_array
 
 from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.training import state
 from falcon_gnn.training.checkpoint import read_checkpoint
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.inference import predict
@@ -299,3 +301,22 @@ def test_missing_tensorboard_names_the_extra(graph, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingDependencyError, match=r"falcon-gnn\[tensorboard\]"):
         train(graph, _config(), log_dir=tmp_path, progress=False)
+
+
+def test_no_scorer_is_left_when_the_peak_is_measured(graph, monkeypatch):
+    scorers = []
+    make_scorer, measure = state.make_scorer, state.TrainingState._measure_memory
+
+    def watched(*arguments):
+        scorer = make_scorer(*arguments)
+        scorers.append(weakref.ref(scorer))
+        return scorer
+
+    def look(training):
+        assert [scorer() for scorer in scorers] == [None, None]
+        return measure(training)
+
+    monkeypatch.setattr(state, "make_scorer", watched)
+    monkeypatch.setattr(state.TrainingState, "_measure_memory", look)
+    config = TrainConfig(ModelConfig("gcn", hidden_channels=4), num_epochs=1, device="cpu", measure_memory=True)
+    assert train(graph, config, progress=False).memory.total > 0
