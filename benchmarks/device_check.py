@@ -27,6 +27,7 @@ from falcon_gnn.quantization import bitmask, codec, hidden_ops
 from falcon_gnn.quantization.kernel_choice import counted_draws, kernels_for
 from falcon_gnn.training.batches import Batch
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
+from falcon_gnn.training.history import Histories
 from falcon_gnn.training.memory import measure_peak
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import shape_of_graph
@@ -109,6 +110,19 @@ def _gone_back(x: Tensor, norm: list[Tensor], seeds: Tensor) -> Tensor:
     mask, *codes = hidden_ops.activate(x, norm, seeds, seeds, 0.2, 2, out)
     sums = hidden_ops.mask_gradient_(gradient, mask, codes, 2, norm[2:], bitmask.keep_factor(0.2), out)
     return torch.cat([gradient, out, sums])
+
+
+def check_histories(device: torch.device) -> dict[str, bool]:
+    """Return whether the card reads and writes histories in host memory itself, and whether it does so rightly."""
+    histories, ids = Histories(1_000, 257, 1), torch.randperm(1_000)[:300]
+    if device.type == "cuda":
+        histories.lock(device)
+    at, values = (ids.to(device) if histories.is_locked else ids), torch.randn(300, 257)
+    histories.push(0, at, values.to(device))
+    pulled = histories.pull(0, at.flip(0), device).cpu()
+    kept = histories.levels[0]
+    is_right = torch.equal(pulled, values.flip(0)) and torch.equal(kept[ids], values)
+    return {"in place": histories.is_locked, "right": is_right and int(kept.any(1).sum()) == 300}
 
 
 def check_determinism(graph: Graph, sizes: Sizes, device: str) -> dict[str, bool]:
@@ -223,6 +237,7 @@ def main() -> None:
     graph, started = random_graph(sizes), perf_counter()
     has_kernels = device.type == "cuda" and kernels_for(device) is not None
     numerics, same = check_numerics(device), check_determinism(graph, sizes, arguments.device)
+    histories = check_histories(device)
     rows = []
     for name, bits in MODELS:
         try:
@@ -235,11 +250,13 @@ def main() -> None:
     rows.append({"model": "torch's layers", **stock_facts(graph, sizes, arguments.device, arguments.epochs)})
     found = {
         "machine": describe_machine(arguments.device), "versions": describe_versions(), "has_kernels": has_kernels,
-        "sizes": vars(sizes), "distance_to_cpu": numerics, "same_twice": same, "rows": rows,
+        "sizes": vars(sizes), "distance_to_cpu": numerics, "same_twice": same, "histories": histories,
+        "rows": rows,
         "seconds": round(perf_counter() - started, 1),
     }  # fmt: skip
     print(to_table(rows))
     print("distance to the CPU:", {name: f"{value:.1e}" for name, value in numerics.items()}, "the same twice:", same)
+    print("histories:", histories)
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

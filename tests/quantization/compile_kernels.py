@@ -15,7 +15,8 @@ FLOATS = {"x_ptr", "out_ptr", "gradient_ptr", "activation_ptr"}
 TYPES = {
     "mask_ptr": "*u8", "codes_ptr": "*u8", "bool_ptr": "*u8", "zero_ptr": "*bf16", "scale_ptr": "*bf16",
     "indptr_ptr": "*i32", "indices_ptr": "*i32",
-    "mask_seed_ptr": "*i64", "code_seed_ptr": "*i64", "seed_ptr": "*i64", "factor": "fp32", "seen": "fp32",
+    "mask_seed_ptr": "*i64", "code_seed_ptr": "*i64", "seed_ptr": "*i64", "ids_ptr": "*i64",
+    "factor": "fp32", "seen": "fp32",
     "num_values": "i32", "num_groups": "i32", "groups_per_seed": "i32", "width": "i32", "numerator": "i32",
     "num_rows": "i32", "num_parts": "i32", "stride": "i32",
 }  # fmt: skip
@@ -46,6 +47,8 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
             kernels.mask_gradient_kernel, tiles | {"BITS": 2, "HAS_NORM": True, "HAS_ACTIVATION": True},
         ),
         "hidden gradient": (kernels.hidden_gradient_kernel, tiles | {"BITS": 2}),
+        "gather rows": (kernels.gather_rows_kernel, {"COLUMNS": 128}),
+        "scatter rows": (kernels.scatter_rows_kernel, {"COLUMNS": 128}),
         "multiply sparse": (kernels.multiply_sparse_kernel, {"COLUMNS": 128}),
         "moments": (kernels.moments_kernel, tiles),
         "merge moments": (kernels.merge_moments_kernel, COLUMNS),

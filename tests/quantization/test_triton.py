@@ -155,6 +155,16 @@ def test_a_sparse_product_adds_a_rows_entries_in_their_order(kernels: Any) -> No
     torch.testing.assert_close(product, matrix @ x)
 
 
+def test_rows_are_gathered_and_written_to_their_places(kernels: Any) -> None:
+    matrix, ids = torch.randn(9, 130), torch.tensor([7, 0, 3])
+    assert torch.equal(kernels.gather_rows(matrix, ids), matrix[ids])
+    rows, expected = torch.randn(3, 130).half(), matrix.clone()
+    expected[ids] = rows.float()
+    kernels.scatter_rows(matrix, ids, rows)
+    assert torch.equal(matrix, expected)
+    assert kernels.gather_rows(matrix, ids[:0]).shape == (0, 130)
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Return what every kernel needs on two cards, compiled in a process of its own."""

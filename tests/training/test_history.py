@@ -1,8 +1,12 @@
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
 
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.training import history
 from falcon_gnn.training.batches import FullBatch, PartSettings
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches, split_halo
@@ -104,3 +108,26 @@ def test_a_batch_without_a_label_moves_no_weight_but_refreshes_its_histories(gra
     loss = run_epoch(model, optimizer, _source(sparse_labels, histories).draw(0), config)
     assert np.isfinite(loss)
     assert histories.levels[0].any(dim=1).sum() > 50
+
+
+@pytest.mark.parametrize("can_lock", [True, False])
+def test_locked_histories_are_read_and_written_by_kernels_and_hold_the_same(graph, monkeypatch, can_lock):
+    kernels = SimpleNamespace(
+        gather_rows=Mock(side_effect=lambda matrix, ids: matrix[ids]),
+        scatter_rows=Mock(side_effect=lambda matrix, ids, rows: matrix.index_copy_(0, ids, rows)),
+    )
+    monkeypatch.setattr(history, "kernels_for", lambda device: kernels)
+    monkeypatch.setattr(history, "locked", torch.clone if can_lock else lambda tensor: tensor)
+    config = TrainConfig(ModelConfig(model="gas", hidden_channels=8))
+    held = []
+    for locks in (False, True):
+        histories = Histories(60, 8, 2)
+        if locks:
+            histories.lock(torch.device("cuda"))
+        torch.manual_seed(0)
+        model = GCN(config.model, 5, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run_epoch(model, optimizer, _source(_unmasked(graph), histories).draw(0), config)
+        held.append(histories.levels)
+    assert all(map(torch.equal, *held))
+    assert kernels.gather_rows.call_count == kernels.scatter_rows.call_count == (8 if can_lock else 0)

@@ -152,6 +152,37 @@ def multiply_sparse(indptr: Tensor, indices: Tensor, values: Tensor, x: Tensor) 
     return out
 
 
+def gather_rows(matrix: Tensor, ids: Tensor) -> Tensor:
+    """Return rows of a matrix, on the device of their numbers.
+
+    Args:
+        matrix: On the device, or in page-locked host memory, which a kernel reads in place; shape ``(N, d)``.
+        ids: Rows, int64, shape ``(n,)``.
+    """
+    out = torch.empty(len(ids), matrix.shape[1], dtype=matrix.dtype, device=ids.device)
+    _launch_rows(kernels.gather_rows_kernel, matrix, ids, out, matrix.shape[1])
+    return out
+
+
+def scatter_rows(matrix: Tensor, ids: Tensor, rows: Tensor) -> None:
+    """Write rows to a matrix, in the order of the device's work; arguments as in :func:`gather_rows`.
+
+    Args:
+        matrix: What is written to.
+        ids: Distinct rows, int64, shape ``(n,)``.
+        rows: Their values, of any floating type, shape ``(n, d)``.
+    """
+    _launch_rows(kernels.scatter_rows_kernel, rows.contiguous(), ids, matrix, matrix.shape[1])
+
+
+def _launch_rows(kernel: Any, source: Tensor, ids: Tensor, target: Tensor, width: int) -> None:
+    """Start a kernel for every row and some columns of it."""
+    grid = len(ids), triton.cdiv(width, COLUMNS)
+    if all(grid):
+        with _device_of(ids):
+            kernel[grid](source, ids, target, width, COLUMNS=COLUMNS, enable_fp_fusion=False)
+
+
 def _launch_activate(
     x: Tensor,
     out: Tensor | None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.quantization.kernel_choice import kernels_for
 from falcon_gnn.quantization.layers import relu_dropout
 from falcon_gnn.training.batches import NodeTargets, PartSettings, move_rows, stored_by_row, to_tensor
 from falcon_gnn.training.hops import aggregate, float_features
@@ -19,7 +21,7 @@ from falcon_gnn.training.models import GCN, GraphInput
 from falcon_gnn.training.partition import DrawnBatch, PartSizes, deal_parts, join_parts, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
 from falcon_gnn.training.targets import Targets
-from falcon_gnn.training.transfer import locked_empty
+from falcon_gnn.training.transfer import locked, locked_empty, send
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -30,7 +32,7 @@ ALL_COLUMNS = slice(None)
 
 
 class Histories:
-    """The last known output of each hidden layer for every node, after ReLU and before dropout.
+    """The last known output of each hidden layer for every node, after ReLU and before dropout, in host memory.
 
     Args:
         num_nodes: N.
@@ -40,11 +42,33 @@ class Histories:
 
     def __init__(self, num_nodes: int, hidden_channels: int, num_levels: int) -> None:
         self._levels = [torch.zeros(num_nodes, hidden_channels) for _ in range(num_levels)]
+        self._kernels: ModuleType | None = None
+        self._device: torch.device | None = None
         self._coming: list[_Coming] = []
+
+    def lock(self, device: torch.device) -> None:
+        """Let kernels of a card read and write the histories where they are, in the order of its work: nobody waits.
+
+        That takes page-locked memory, of which torch rounds a history up to a power of two. Where no kernel runs or so
+        much cannot be locked, vectors go through small locked buffers, and a pull waits for the pushes before it.
+        """
+        kernels = kernels_for(device)
+        if kernels is None:
+            return
+        levels = [locked(level) for level in self._levels]
+        if all(new is not old for new, old in zip(levels, self._levels, strict=True)):
+            self._levels, self._kernels, self._device = levels, kernels, device
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether the card reads and writes them itself, for which it needs the nodes' numbers."""
+        return self._kernels is not None
 
     @property
     def levels(self) -> list[Tensor]:
         """What is remembered, shape ``(num_nodes, hidden_channels)`` per hidden layer."""
+        if self._device is not None and torch.cuda.is_available():
+            torch.cuda.synchronize(self._device)
         for level in range(len(self._levels)):
             self._settle(level)
         return self._levels
@@ -54,11 +78,14 @@ class Histories:
 
         Args:
             level: Which hidden layer.
-            node_ids: Distinct nodes, in host memory, shape ``(n,)``.
+            node_ids: Distinct nodes, in host memory unless the histories are locked, shape ``(n,)``.
             values: Their vectors, on any device, shape ``(n, c)``.
             columns: Which c of the hidden channels; by default all of them.
         """
         history, values = self._levels[level][:, columns], values.detach()
+        if self._kernels is not None:
+            self._kernels.scatter_rows(history, node_ids, values)
+            return
         if values.device.type != "cuda":
             self._settle(level)
             history[node_ids] = values.to(history.device, history.dtype)
@@ -72,8 +99,11 @@ class Histories:
 
     def pull(self, level: int, node_ids: Tensor, device: torch.device, columns: slice = ALL_COLUMNS) -> Tensor:
         """Return what is remembered of layer ``level`` for some nodes, on a device; arguments as in :meth:`push`."""
-        self._settle(level)
         history = self._levels[level][:, columns]
+        if self._kernels is not None:
+            pulled: Tensor = self._kernels.gather_rows(history, node_ids)
+            return pulled
+        self._settle(level)
         if device.type != "cuda":
             return torch.index_select(history, 0, node_ids).to(device)
         pulled = locked_empty(len(node_ids), history.shape[1])
@@ -109,7 +139,7 @@ class HistoryInput:
     Attributes:
         inner: Ã among the batch's nodes with the degrees of the whole graph, and their exact ÃX.
         halo: Ã from the batch to its halo, shape ``(n, h)``; never differentiated.
-        node_ids: The batch's nodes in the graph, in host memory, shape ``(n,)``.
+        node_ids: The batch's nodes in the graph, where the histories want them, shape ``(n,)``.
         halo_ids: The halo's, likewise, shape ``(h,)``.
         histories: One per hidden layer of the model; updated.
     """
@@ -126,8 +156,11 @@ class HistoryInput:
         return self.inner.adjacency
 
     def to(self, device: torch.device) -> "HistoryInput":
-        """Return the input on a device; the ids stay in host memory, where the histories are."""
-        return replace(self, inner=self.inner.to(device), halo=self.halo.to(device))
+        """Return the input on a device; the histories stay in host memory, and the ids too unless these are locked."""
+        ids, halo_ids = self.node_ids, self.halo_ids
+        if self.histories.is_locked:
+            ids, halo_ids = send(ids, device), send(halo_ids, device)
+        return replace(self, inner=self.inner.to(device), halo=self.halo.to(device), node_ids=ids, halo_ids=halo_ids)
 
     def first_layer(self, model: GCN) -> Tensor:
         """Return layer 0's output for the batch's features, shape ``(n, out_channels)``."""

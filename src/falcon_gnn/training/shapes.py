@@ -198,8 +198,7 @@ def _host_bytes(batch: Batch) -> int:
     """Return the bytes of a batch that are in host memory wherever the step computes: all of it is held throughout."""
     if not isinstance(batch, HistoryBatch):
         return 0
-    inputs = batch.inputs
-    return sum(tensor.nbytes for tensor in (*inputs.histories.levels, inputs.node_ids, inputs.halo_ids))
+    return sum(level.nbytes for level in batch.inputs.histories.levels)
 
 
 def _start_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

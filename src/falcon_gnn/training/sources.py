@@ -30,7 +30,7 @@ def make_source(
         graph: The training graph, reduced or not.
         config: Model, number of batches, seed.
         task: What the labels are.
-        device: Where a full batch stays.
+        device: Where a full batch stays, and from where histories are read.
         hop_source: For the SIGN models and a GCN trained on rows: another graph to compute hop features on, and what
             each node of ``graph`` reads there.
 
@@ -56,6 +56,8 @@ def make_source(
     if model.model == "cluster-gcn":
         return PartBatches(graph, node_ids, targets, settings)
     histories = Histories(graph.num_nodes, model.hidden_channels, model.num_layers - 1)
+    if device.type == "cuda":
+        histories.lock(device)
     return HistoryBatches(graph, node_ids, targets, settings, histories)
 
 
