@@ -23,7 +23,7 @@ from falcon_gnn.devices.team import Team, fit_config, join_team
 from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task
-from falcon_gnn.quantization.layers import compressed_batch_norm
+from falcon_gnn.quantization.layers import norm_relu_dropout
 from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.quantization.moments import SharedBatch
 from falcon_gnn.training.checkpoint import read_checkpoint
@@ -140,7 +140,7 @@ def test_a_second_device_with_the_same_rows_changes_no_compressed_gradient(norm_
         rows = torch.randn(40, 6, requires_grad=True)
         mlp = MLP(6, 6, 3, num_layers=3, dropout=0.0, bits=2)
         mlp.norms = nn.ModuleList(kind(6) for _ in mlp.norms)
-        output = mlp(rows) if norm_of == "chain" else compressed_batch_norm(rows, kind(6), 2)
+        output = mlp(rows) if norm_of == "chain" else norm_relu_dropout(rows, kind(6), 0.0, 2)
         output.square().sum().backward()
         return [value.grad for value in (rows, *mlp.parameters()) if value.grad is not None]
 

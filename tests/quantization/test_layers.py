@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falcon_gnn.quantization.layers import compressed_batch_norm, compressed_linear, relu_dropout
+from falcon_gnn.quantization.bitmask import keep_factor
+from falcon_gnn.quantization.layers import compressed_linear, norm_relu_dropout, relu_dropout
 
 SavedBytes = Callable[..., int]
 RelativeError = Callable[[Tensor, Tensor], float]
@@ -126,35 +127,53 @@ def make_norms() -> tuple[nn.BatchNorm1d, nn.BatchNorm1d]:
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-def test_compressed_batch_norm_returns_what_torch_returns(inplace: bool) -> None:
+def test_a_compressed_norm_with_relu_returns_what_torch_returns(inplace: bool) -> None:
     norm, reference = make_norms()
     x = torch.randn(3000, 20) * 3 + 100
-    expected = reference(x)
-    torch.testing.assert_close(compressed_batch_norm(x, norm, inplace=inplace), expected, atol=1e-4, rtol=1e-4)
+    expected = reference(x).relu()
+    torch.testing.assert_close(norm_relu_dropout(x, norm, 0.0, inplace=inplace), expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(norm.state_dict(), reference.state_dict(), atol=1e-4, rtol=1e-5)
 
 
-def test_compressed_batch_norm_in_evaluation_is_torchs() -> None:
+@pytest.mark.parametrize("sees", [False, True])
+def test_dropped_values_are_zero_forward_and_backward_and_the_others_scaled(sees: bool) -> None:
     norm, reference = make_norms()
-    x = torch.randn(50, 20)
-    assert torch.equal(compressed_batch_norm(x, norm.eval()), reference.eval()(x))
+    x, seen = torch.randn(3000, 20, requires_grad=True), []
+    whole = reference(x).relu()
+    output = norm_relu_dropout(x, norm, 0.4, see=(lambda value: seen.append(value.clone())) if sees else None)
+    kept = output != 0
+    assert 0.57 < float(kept[whole > 0].float().mean()) < 0.63
+    assert not kept[whole <= 0].any()
+    torch.testing.assert_close(output[kept], whole[kept] * keep_factor(0.4), atol=1e-5, rtol=1e-4)
+    bias_gradient = backward(output, torch.ones_like(x), norm.bias)[0]
+    torch.testing.assert_close(bias_gradient, kept.sum(0) * keep_factor(0.4))
+    assert len(seen) == sees
+    for value in seen:
+        torch.testing.assert_close(value, whole.detach(), atol=1e-5, rtol=1e-4)
 
 
-def test_the_gradients_of_batch_norm_are_close_at_8_bits(relative_error: RelativeError) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradients_of_batch_norm_are_close_at_8_bits(dtype: torch.dtype, relative_error: RelativeError) -> None:
     norm, reference = make_norms()
     x, gradient = torch.randn(3000, 20, requires_grad=True), torch.randn(3000, 20) + 1
-    expected = backward(reference(x), gradient, x, reference.weight, reference.bias)
-    found = backward(compressed_batch_norm(x, norm, 8), gradient, x, norm.weight, norm.bias)
-    assert all(relative_error(value, other) < 0.02 for value, other in zip(found, expected, strict=True))
+    expected = backward(reference(x).relu(), gradient, x, reference.weight, reference.bias)
+    output = norm_relu_dropout(x.to(dtype), norm, 0.0, 8)
+    found = backward(output, gradient.to(dtype), x, norm.weight, norm.bias)
+    assert output.dtype == dtype
+    close = 0.02 if dtype == torch.float32 else 0.04
+    assert all(relative_error(value, other) < close for value, other in zip(found, expected, strict=True))
 
 
 def test_the_bias_of_batch_norms_gradient_shrinks_as_one_over_the_batch() -> None:
     def bias_of_gradient(num_rows: int) -> float:
         norm, reference = make_norms()
+        for each in (norm, reference):
+            # All values pass the ReLU.
+            each.bias.data.fill_(10.0)
         x = torch.randn(num_rows, 20, requires_grad=True)
         gradient = reference.weight.detach() * x.detach()
         expected = backward(reference(x), gradient, x)[0]
-        draws = sum(backward(compressed_batch_norm(x, norm, 2), gradient, x)[0] for _ in range(400)) / 400
+        draws = sum(backward(norm_relu_dropout(x, norm, 0.0, 2), gradient, x)[0] for _ in range(400)) / 400
         # Along x̂ lies the term in which the decoded value enters squared.
         return float(((draws - expected) * x.detach()).mean() / gradient.square().mean())
 
@@ -167,23 +186,28 @@ def test_momentum_none_averages_over_all_batches() -> None:
     norm, reference = nn.BatchNorm1d(5, momentum=None), nn.BatchNorm1d(5, momentum=None)
     for _ in range(3):
         x = torch.randn(40, 5)
-        compressed_batch_norm(x, norm)
+        norm_relu_dropout(x, norm, 0.5)
         reference(x)
     torch.testing.assert_close(norm.state_dict(), reference.state_dict())
 
 
 def test_one_row_has_no_variance() -> None:
     with pytest.raises(ValueError, match="more than one row"):
-        compressed_batch_norm(torch.ones(1, 4), nn.BatchNorm1d(4))
+        norm_relu_dropout(torch.ones(1, 4), nn.BatchNorm1d(4), 0.5)
 
 
 def test_an_empty_batch_passes_and_changes_no_statistics() -> None:
     norm = nn.BatchNorm1d(4)
-    output = compressed_batch_norm(torch.empty(0, 4, requires_grad=True), norm)
+    output = norm_relu_dropout(torch.empty(0, 4, requires_grad=True), norm, 0.5)
     output.sum().backward()
     assert output.shape == (0, 4)
     assert norm.num_batches_tracked == 0
     assert torch.equal(norm.weight.grad, torch.zeros(4))
+
+
+def test_a_compressed_norm_keeps_its_bits_and_one_more(saved_bytes: SavedBytes) -> None:
+    norm, x = nn.BatchNorm1d(64), torch.randn(4096, 64, requires_grad=True)
+    assert saved_bytes(lambda: norm_relu_dropout(x, norm, 0.5, 2)) < 0.4 * x.numel()
 
 
 def test_the_functions_work_under_autocast(relative_error: RelativeError) -> None:

@@ -3,6 +3,8 @@
 What they return is exact; only what they keep for the gradient is quantised. None of them has a second derivative.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,8 +15,9 @@ from torch.nn import functional
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
 from falcon_gnn.quantization.chunks import Scratch, row_chunks
-from falcon_gnn.quantization.codec import check_bits, dequantize, draw_seeds, quantize
+from falcon_gnn.quantization.codec import QuantizedTensor, check_bits, dequantize, draw_seeds, quantize
 from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
+from falcon_gnn.quantization.hidden_ops import activate, hidden_gradient, mask_gradient_
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch, SharesBatch
 from falcon_gnn.quantization.products import add_outer_, multiply, product_dtype
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
@@ -65,30 +68,41 @@ def compressed_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, bit
     return output
 
 
-def compressed_batch_norm(x: Tensor, norm: nn.BatchNorm1d, bits: int = 2, *, inplace: bool = False) -> Tensor:
-    """Return ``norm(x)`` and update its running statistics, keeping the normalised value at ``bits`` bits.
+def norm_relu_dropout(
+    x: Tensor,
+    norm: nn.BatchNorm1d,
+    p: float,
+    bits: int = 2,
+    *,
+    inplace: bool = False,
+    see: Callable[[Tensor], None] | None = None,
+) -> Tensor:
+    """Return dropout(relu(norm(x))) and update the norm's running statistics, as in training.
+
+    Kept for the gradient are the normalised value at ``bits`` bits and one bit for ReLU and dropout together.
 
     Args:
         x: Input, shape ``(rows, channels)``.
-        norm: Affine batch norm with running statistics; in evaluation this is ``norm(x)``.
+        norm: Affine batch norm with running statistics, in training.
+        p: Probability of dropping a value, in [0, 1].
         bits: Bits per kept value, 1, 2, 4 or 8.
         inplace: Overwrite ``x``, which is allowed where the operation before does not keep its output (linear, sparse
             product).
+        see: Called with the values between ReLU and dropout, which are overwritten afterwards.
 
     Raises:
-        OptionError: If ``bits`` is not one of the allowed values, or ``x`` has one row only in training.
+        OptionError: If ``bits`` or ``p`` is not one of the allowed values, or ``x`` has one row only.
     """
     check_bits(bits)
-    output: Tensor
-    if not norm.training:
-        output = norm(x)
-        return output
+    check_dropout(p, "p")
     check_rows(x)
     shared = share_batch(norm, x.shape[0])
-    arguments = x, norm.weight, norm.bias, norm.eps, bits, inplace, shared
-    output, mean, variance = _CompressedBatchNorm.apply(*arguments)  # type: ignore[no-untyped-call]
+    settings = _NormSettings(norm.eps, p, bits, inplace, shared, see)
+    arguments = x, norm.weight, norm.bias, settings
+    output, mean, variance = _NormReluDropout.apply(*arguments)  # type: ignore[no-untyped-call]
     update_running_statistics(norm, mean, variance, x.shape[0] if shared is None else shared.num_rows)
-    return output
+    activation: Tensor = output
+    return activation
 
 
 def share_batch(norm: nn.BatchNorm1d, num_rows: int) -> SharedBatch | None:
@@ -201,55 +215,85 @@ class _CompressedLinear(torch.autograd.Function):
         return below, weight_gradient, bias_gradient, None
 
 
-class _CompressedBatchNorm(torch.autograd.Function):
+@dataclass(frozen=True, eq=False)
+class _NormSettings:
+    """What :func:`norm_relu_dropout` was asked for."""
+
+    eps: float
+    dropout: float
+    bits: int
+    inplace: bool
+    shared: SharedBatch | None
+    see: Callable[[Tensor], None] | None
+
+
+class _NormReluDropout(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        eps: float,
-        bits: int,
-        inplace: bool,
-        shared: SharedBatch | None,
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, settings: _NormSettings
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.chunks, ctx.bits, ctx.shared = list(row_chunks(x.shape[0], x.shape[1], x)), bits, shared
-        moments, scratch = ColumnMoments(x.shape[1], weight), Scratch(weight)
+        ctx.chunks, ctx.settings = list(row_chunks(x.shape[0], x.shape[1], x)), settings
+        moments = ColumnMoments(x.shape[1], weight)
         for rows in ctx.chunks:
             moments.update(x[rows].to(weight.dtype))
-        if shared is not None:
-            moments.share(shared)
-        inverse_std = (moments.variance + eps).rsqrt_()
-        seeds = draw_row_seeds(x.shape[0])
-        output, codes = (x if inplace else torch.empty_like(x)), []
-        for rows in ctx.chunks:
-            chunk = torch.sub(x[rows], moments.mean, out=scratch.take("centred", x[rows].shape)).mul_(inverse_std)
-            codes.append(quantize(chunk, bits, seed=seeds_of(seeds, rows)))
-            output[rows] = chunk.mul_(weight).add_(bias)
-        if inplace:
+        if settings.shared is not None:
+            moments.share(settings.shared)
+        inverse_std = (moments.variance + settings.eps).rsqrt_()
+        norm = moments.mean, inverse_std, weight, bias
+        output = x if settings.inplace and x.is_contiguous() else x.clone(memory_format=torch.contiguous_format)
+        masks, codes = _activate_chunks_(output, norm, settings, ctx.chunks)
+        if settings.inplace:
             ctx.mark_dirty(x)
+            output = x if output is x else x.copy_(output)
         statistics = moments.mean, moments.variance
         ctx.mark_non_differentiable(*statistics)
-        ctx.save_for_backward(weight, inverse_std, *flatten_codes(codes))
+        ctx.save_for_backward(weight, bias, inverse_std, *masks, *flatten_codes(codes))
         return output, *statistics
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        weight, inverse_std, *kept = ctx.saved_tensors
+        weight, bias, inverse_std, *kept = ctx.saved_tensors
+        masks, settings, shared = kept[: len(ctx.chunks)], ctx.settings, ctx.settings.shared
         shapes = [(rows.stop - rows.start, len(weight)) for rows in ctx.chunks]
-        codes = restore_codes(kept, shapes, weight.dtype, ctx.bits)
-        bias_gradient, weight_gradient = gradient.sum(0, dtype=weight.dtype), torch.zeros_like(weight)
-        scratch = Scratch(weight)
+        codes = restore_codes(kept[len(masks) :], shapes, weight.dtype, settings.bits)
+        below = gradient.to(weight.dtype, copy=True, memory_format=torch.contiguous_format)
+        own, factor = weight.new_zeros(2, len(weight)), keep_factor(settings.dropout)
+        for rows, mask, chunk in zip(ctx.chunks, masks, codes, strict=True):
+            own += mask_gradient_(below[rows], mask, chunk.tensors, settings.bits, (weight, bias), factor, None)
+        num_rows, sums = max(len(gradient), 1), own
+        if shared is not None:
+            num_rows, sums = shared.num_rows, shared.add_up(own)
+        offset, slope = sums / num_rows
+        factors, scratch = torch.stack([-slope, offset, weight * inverse_std]), Scratch(weight)
         for rows, chunk in zip(ctx.chunks, codes, strict=True):
-            value = dequantize(chunk, scratch.take("value", chunk.shape))
-            weight_gradient.add_(value.mul_(gradient[rows]).sum(0))
-        below, num_rows = torch.empty_like(gradient), max(len(gradient), 1)
-        sums = bias_gradient, weight_gradient
-        if ctx.shared is not None:
-            num_rows, sums = ctx.shared.num_rows, ctx.shared.add_up(torch.stack(sums))
-        offset, slope = sums[0] / num_rows, sums[1] / -num_rows
-        for rows, chunk in zip(ctx.chunks, codes, strict=True):
-            value = dequantize(chunk, scratch.take("value", chunk.shape))
-            below[rows] = value.mul_(slope).add_(gradient[rows]).sub_(offset).mul_(weight * inverse_std)
-        return below, weight_gradient, bias_gradient, None, None, None, None
+            value = scratch.take("value", chunk.shape)
+            hidden_gradient(below[rows], chunk.tensors, settings.bits, factors, value)
+            below[rows] = value
+        return below.to(gradient.dtype), own[1], own[0], None
+
+
+def _activate_chunks_(
+    x: Tensor, norm: Sequence[Tensor], settings: _NormSettings, chunks: Sequence[slice]
+) -> tuple[list[Tensor], list[QuantizedTensor]]:
+    """Normalise, cut off and drop values in place; return the masks and codes of chunks of rows."""
+    weight, see = norm[2], settings.see
+    scratch, masks, codes = Scratch(weight), [], []
+    code_seeds = draw_row_seeds(x.shape[0])
+    mask_seeds = draw_row_seeds(x.shape[0]) if settings.dropout else None
+    for rows in chunks:
+        part = x[rows]
+        target = part if x.dtype == weight.dtype else scratch.take("value", part.shape).copy_(part)
+        seeds = None if mask_seeds is None or see is not None else seeds_of(mask_seeds, rows)
+        dropout = 0.0 if see is not None else settings.dropout
+        kept = activate(target, norm, seeds, seeds_of(code_seeds, rows), dropout, settings.bits, target)
+        mask, packed, zero, scale = kept
+        masks.append(mask)
+        codes.append(QuantizedTensor(packed, zero, scale, tuple(part.shape), weight.dtype, settings.bits))
+        if target is not part:
+            part.copy_(target)
+    if see is not None:
+        see(x)
+        if mask_seeds is not None:
+            masks = [relu_dropout_(x[rows], seeds_of(mask_seeds, rows), settings.dropout) for rows in chunks]
+    return masks, codes

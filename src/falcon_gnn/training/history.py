@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
@@ -168,9 +168,7 @@ class HistoryInput:
 
     def activate(self, model: GCN, level: int, output: Tensor) -> Tensor:
         """Return the next layer's input, shape ``(n, hidden_channels)``; before dropout it is remembered."""
-        output = model.normalize(level, output)
-        self.histories.push(level, self.node_ids, functional.relu(output.detach()))
-        return relu_dropout(output, model.config.dropout, model.training, inplace=True)
+        return model.activate(level, output, partial(self.histories.push, level, self.node_ids))
 
     def next_layer(self, model: GCN, level: int, hidden: Tensor) -> Tensor:
         """Return layer ``level``'s output for the batch's hidden vectors and the halo's remembered ones."""

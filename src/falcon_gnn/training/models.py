@@ -1,5 +1,6 @@
 """The models: GCN (Eq. 2), SIGN on hop features, and the original SIGN of appendix B."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falcon_gnn.quantization.layers import compressed_batch_norm, compressed_linear, relu_dropout
+from falcon_gnn.quantization.layers import compressed_linear, norm_relu_dropout, relu_dropout
 from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.quantization.row_blocks import RowBlock, RowChain
 from falcon_gnn.training.config import ModelConfig
@@ -205,17 +206,17 @@ class GCN(nn.Module):
         assert isinstance(layer, GCNLayer)
         return layer
 
-    def activate(self, level: int, output: Tensor) -> Tensor:
-        """Return the next layer's input: batch norm, ReLU and dropout of layer ``level``'s output, which is used up."""
-        return relu_dropout(self.normalize(level, output), self.config.dropout, self.training, inplace=True)
+    def activate(self, level: int, output: Tensor, see: Callable[[Tensor], None] | None = None) -> Tensor:
+        """Return the next layer's input: batch norm, ReLU and dropout of layer ``level``'s output, which is used up.
 
-    def normalize(self, level: int, output: Tensor) -> Tensor:
-        """Return layer ``level``'s output, which is used up, after batch norm; itself where the model has none."""
-        if not self.norms:
-            return output
-        norm = self.norms[level]
-        assert isinstance(norm, nn.BatchNorm1d)
-        return _normalize(output, norm, self.config.bits)
+        Args:
+            level: The layer.
+            output: Shape ``(n, hidden_channels)``.
+            see: Called with the values between ReLU and dropout, which are overwritten afterwards.
+        """
+        norm = self.norms[level] if self.norms else None
+        assert norm is None or isinstance(norm, nn.BatchNorm1d)
+        return _activate(output, norm, self.config, self.training, see)
 
 
 class OriginalSIGN(nn.Module):
@@ -247,9 +248,7 @@ class OriginalSIGN(nn.Module):
         """Return one row of outputs per row of hop features [X, ÃX, …, Ã^k X], shape ``(n, (k + 1) F)``."""
         blocks = hop_features.chunk(len(self.hops), dim=1)
         hidden = torch.cat([linear(block) for linear, block in zip(self.hops, blocks, strict=True)], dim=1)
-        if self.norm is not None:
-            hidden = _normalize(hidden, self.norm, self.config.bits)
-        output: Tensor = self.mlp(relu_dropout(hidden, self.config.dropout, self.training, inplace=True))
+        output: Tensor = self.mlp(_activate(hidden, self.norm, self.config, self.training))
         return output
 
     def row_chain(self) -> RowChain:
@@ -295,11 +294,21 @@ def _multiply_input(features: Features, weight: Tensor, bias: Tensor | None = No
     return features @ weight if bias is None else torch.addmm(bias, features, weight)
 
 
-def _normalize(hidden: Tensor, norm: nn.BatchNorm1d, bits: int | None) -> Tensor:
-    if norm.training and hidden.shape[0] == 1:
+def _activate(
+    hidden: Tensor,
+    norm: nn.BatchNorm1d | None,
+    config: ModelConfig,
+    is_training: bool,
+    see: Callable[[Tensor], None] | None = None,
+) -> Tensor:
+    """Return a hidden layer's activation, in the place of what is normalised; arguments as of :meth:`GCN.activate`."""
+    if norm is not None:
         # One row has no variance: a part of a single node is normalised by what the others have shown so far.
-        return functional.batch_norm(hidden, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    if bits is not None:
-        return compressed_batch_norm(hidden, norm, bits, inplace=True)
-    normalized: Tensor = norm(hidden)
-    return normalized
+        is_single = norm.training and hidden.shape[0] == 1
+        if norm.training and not is_single and config.bits is not None:
+            return norm_relu_dropout(hidden, norm, config.dropout, config.bits, inplace=True, see=see)
+        parameters = norm.running_mean, norm.running_var, norm.weight, norm.bias
+        hidden = functional.batch_norm(hidden, *parameters, eps=norm.eps) if is_single else norm(hidden)
+    if see is not None:
+        see(functional.relu(hidden.detach()))
+    return relu_dropout(hidden, config.dropout, is_training, inplace=True)
