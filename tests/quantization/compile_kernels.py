@@ -30,7 +30,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
 
     off = {
         "BITS": 0, "STOCHASTIC": False, "HAS_NORM": False, "HAS_MASK": False, "HAS_DROPOUT": False, "IS_ALIGNED": True,
-        "GROUPS": 4,
+        "KEEPS": False, "GROUPS": 4,
     }  # fmt: skip
     on = off | {"BITS": 2, "STOCHASTIC": True, "HAS_NORM": True, "HAS_MASK": True, "HAS_DROPOUT": True}
     tiles = COLUMNS | {"ROWS": 8}
@@ -38,6 +38,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
         "activate": (kernels.activate_kernel, on),
         "activate, any width": (kernels.activate_kernel, on | {"IS_ALIGNED": False}),
         "activate, no norm": (kernels.activate_kernel, on | {"HAS_NORM": False}),
+        "activate, exact": (kernels.activate_kernel, on | {"BITS": 0, "STOCHASTIC": False, "KEEPS": True}),
         "relu and dropout": (kernels.activate_kernel, off | {"HAS_MASK": True, "HAS_DROPOUT": True}),
         "dropout bits": (kernels.dropout_bits_kernel, {"GROUPS": 4}),
         "pack bits": (kernels.pack_bits_kernel, {"GROUPS": 4}),
@@ -45,6 +46,9 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
         "apply mask": (kernels.multiply_mask_kernel, {"GROUPS": 4, "IN_PLACE": True}),
         "mask gradient": (
             kernels.mask_gradient_kernel, tiles | {"BITS": 2, "HAS_NORM": True, "HAS_ACTIVATION": True},
+        ),
+        "mask gradient, exact": (
+            kernels.mask_gradient_kernel, tiles | {"BITS": 0, "HAS_NORM": True, "HAS_ACTIVATION": False},
         ),
         "hidden gradient": (kernels.hidden_gradient_kernel, tiles | {"BITS": 2}),
         "gather rows": (kernels.gather_rows_kernel, {"COLUMNS": 128}),

@@ -51,6 +51,21 @@ def test_the_way_back_is_the_chain_rule_with_decoded_values() -> None:
     torch.testing.assert_close(totals, seen.sum(0), rtol=1e-4, atol=1e-4)
 
 
+def test_an_exact_block_keeps_what_it_normalised_and_goes_back_by_it() -> None:
+    hidden, (mean, inverse_std, gamma, beta), _, _, _ = block((300, 20))
+    normalized, out = hidden.clone(), torch.empty_like(hidden)
+    mask = hidden_ops.normalize_activate_(normalized, [mean, inverse_std, gamma, beta], draw_seeds(2), 0.25, out)
+    torch.testing.assert_close(normalized, (hidden - mean) * inverse_std)
+    multiplier = unpack_bits(mask, hidden.shape) * keep_factor(0.25)
+    torch.testing.assert_close(out, (normalized * gamma + beta) * multiplier)
+    upper, seen = torch.randn(300, 20), torch.empty(300, 20)
+    masked = upper.clone()
+    sums = hidden_ops.mask_gradient_(masked, mask, [normalized] * 3, 0, [gamma, beta], keep_factor(0.25), seen)
+    torch.testing.assert_close(masked, upper * multiplier)
+    torch.testing.assert_close(seen, out)
+    torch.testing.assert_close(sums, torch.stack([masked.sum(0), (masked * normalized).sum(0)]), rtol=1e-4, atol=1e-4)
+
+
 def test_moments_of_pieces_are_those_of_the_whole() -> None:
     rows = torch.randn(700, 5) * 2 + 1e3
     moments = ColumnMoments(5, rows)
@@ -68,6 +83,8 @@ def operator_calls() -> list[tuple[str, tuple[object, ...]]]:
         ("activate", (hidden, [], None, None, 0.0, 0, out)),
         ("mask_gradient_", (torch.randn(300, 4), mask, codes, 2, norm[2:], 1.5, out)),
         ("mask_gradient_", (torch.randn(300, 4), mask, codes, 2, [], 1.5, None)),
+        ("normalize_activate_", (hidden.clone(), norm, draw_seeds(2), 0.2, out.clone())),
+        ("mask_gradient_", (torch.randn(300, 4), mask, [hidden.clone() for _ in range(3)], 0, norm[2:], 1.5, None)),
         ("hidden_gradient", (torch.randn(300, 4), codes, 2, torch.randn(3, 4), out)),
         ("merge_moments_", (torch.zeros(4), torch.zeros(4), hidden, 0)),
     ]

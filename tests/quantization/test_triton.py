@@ -139,6 +139,26 @@ def test_a_hidden_block_is_that_of_plain_torch(kernels: Any, has_norm: bool) -> 
         assert torch.equal(ours, plain)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_an_exact_block_is_that_of_plain_torch(kernels: Any, dropout: float) -> None:
+    for shape in [(3, 7), (2, 256), (130, 9)]:
+        hidden, channels = torch.randn(shape) * 2 + 1, shape[1]
+        norm = [torch.randn(channels), torch.rand(channels) + 0.5, torch.randn(channels), torch.randn(channels)]
+        seed, (ours, plain), outs = seeds_for(shape), (hidden.clone(), hidden.clone()), torch.empty(2, *shape)
+        mask = kernels.normalize_activate_(ours, norm, seed if dropout else None, dropout, outs[0])
+        assert equal(mask, hidden_ops.normalize_activate_(plain, norm, seed if dropout else None, dropout, outs[1]))
+        assert torch.equal(ours, plain)
+        assert torch.equal(*outs)
+        upper, factor = torch.randn(shape), bitmask.keep_factor(dropout)
+        ours_back, plain_back, kept = upper.clone(), upper.clone(), ours.clone()
+        sums = kernels.mask_gradient_(ours_back, mask, [ours] * 3, 0, norm[2:], factor, outs[0])
+        expected = hidden_ops.mask_gradient_(plain_back, mask, [plain] * 3, 0, norm[2:], factor, outs[1])
+        assert torch.equal(ours_back, plain_back)
+        assert torch.equal(*outs)
+        assert torch.equal(ours, kept)
+        torch.testing.assert_close(sums, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_moments_are_those_of_all_rows(kernels: Any) -> None:
     hidden = torch.randn(150, 130) * 3 + 100
     mean, squares = torch.zeros(130), torch.zeros(130)

@@ -122,3 +122,22 @@ def test_the_power_of_a_weight_says_how_much_it_counts():
     assert targets.with_power(0).weights is None
     assert targets.with_power(1) is targets
     assert make_targets(np.array([0, 1]), "classes").with_power(0.5).weights is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("has_unknown", [False, True])
+@pytest.mark.parametrize("task", ["classes", "multilabel", "regression"])
+def test_the_gradient_of_the_summed_loss_is_that_of_autograd(task, has_unknown, dtype):
+    rng = np.random.default_rng(0)
+    y = {"classes": rng.integers(0, 4, 30), "multilabel": rng.integers(0, 2, (30, 4)) * 1.0,
+         "regression": rng.normal(size=(30, 4))}[task]  # fmt: skip
+    if has_unknown and task != "classes":
+        y[3, 1] = np.nan
+    logits = torch.from_numpy(rng.normal(size=(30, 4))).to(dtype)
+    for weight in (None, rng.random(30)):
+        graph = Graph.from_edges([[0], [1]], 30, y=y).replace(node_weight=weight)
+        targets, leaf = take_targets(graph, task, np.arange(30)), logits.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(targets.summed_loss(leaf), leaf)
+        found = targets.loss_gradient(logits)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found, expected)

@@ -82,6 +82,38 @@ def _(
     )
 
 
+@torch.library.custom_op("falcon_gnn::normalize_activate_", mutates_args=("hidden", "out"))
+def normalize_activate_(
+    hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout: float, out: Tensor
+) -> Tensor:
+    """Turn a linear layer's output into x̂ in place, write the block's output and return the mask.
+
+    Args:
+        hidden: The linear layer's output, shape ``(rows, channels)``.
+        norm: Mean, 1 / sqrt(variance + ε), γ and β, shape ``(channels,)`` each.
+        mask_seed: Seeds of dropout; None for no dropout.
+        dropout: Probability of dropping a value.
+        out: What is written to, not ``hidden``.
+    """
+    mean, inverse_std, gamma, beta = norm
+    torch.mul(hidden.sub_(mean).mul_(inverse_std), gamma, out=out).add_(beta)
+    mask: Tensor = relu_dropout_(out, mask_seed, dropout)
+    return mask
+
+
+@normalize_activate_.register_fake
+def _(hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout: float, out: Tensor) -> Tensor:
+    return empty_bits(hidden.numel(), hidden.device)
+
+
+run_kernel_on_cuda(normalize_activate_, "normalize_activate_", lambda hidden, *_: hidden.dtype != torch.float64)
+
+
+@declares_temporaries("falcon_gnn::normalize_activate_")
+def _(hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout: float, out: Tensor) -> int:
+    return temporary_bytes("falcon_gnn::relu_dropout_", out, mask_seed, dropout)
+
+
 @torch.library.custom_op("falcon_gnn::mask_gradient_", mutates_args=("gradient", "activation"))
 def mask_gradient_(
     gradient: Tensor,
@@ -97,8 +129,8 @@ def mask_gradient_(
     Args:
         gradient: Contiguous, shape ``(rows, channels)``.
         mask: As :func:`activate` returned it.
-        codes: Likewise, packed codes, zero points and steps.
-        bits: Bits per code.
+        codes: Likewise, packed codes, zero points and steps; or x̂ itself, three times, which stays.
+        bits: Bits per code; 0 for x̂ itself.
         affine: γ and β; nothing without batch norm, where the sums are 0.
         factor: s.
         activation: Takes what the next layer saw, up to quantisation, shape ``(rows, channels)``; None if it is not
@@ -111,15 +143,23 @@ def mask_gradient_(
     apply_mask_(gradient, mask, factor)
     if activation is None and not affine:
         return sums
-    value = torch.empty_like(gradient) if activation is None else activation
-    torch.ops.falcon_gnn.dequantize(*codes, bits, GROUP_SIZE, value)
+    value = _decoded(codes, bits, activation, gradient)
     if affine:
         for rows in _row_blocks(gradient):
             sums[0].add_(gradient[rows].sum(0))
             sums[1].add_((value[rows] * gradient[rows]).sum(0))
         if activation is not None:
-            apply_mask_(activation.mul_(affine[0]).add_(affine[1]), mask, factor)
+            apply_mask_(torch.mul(value, affine[0], out=activation).add_(affine[1]), mask, factor)
     return sums
+
+
+def _decoded(codes: Sequence[Tensor], bits: int, out: Tensor | None, like: Tensor) -> Tensor:
+    """Return what the codes stand for, written to a matrix unless it is at hand."""
+    if not bits:
+        return codes[0]
+    value = torch.empty_like(like) if out is None else out
+    torch.ops.falcon_gnn.dequantize(*codes, bits, GROUP_SIZE, value)
+    return value
 
 
 @mask_gradient_.register_fake
@@ -150,8 +190,8 @@ def _(
 ) -> int:
     if expects_kernels(gradient):
         return 2 * _sums_bytes(gradient)
-    decoded = gradient.nbytes if activation is None and affine else 0
-    inside = temporary_bytes("falcon_gnn::dequantize", *codes, bits, GROUP_SIZE, gradient)
+    decoded = gradient.nbytes if activation is None and affine and bits else 0
+    inside = temporary_bytes("falcon_gnn::dequantize", *codes, bits, GROUP_SIZE, gradient) if bits else 0
     masking = temporary_bytes("falcon_gnn::apply_mask_", gradient, mask, factor)
     return max(masking, decoded + max(inside, _block_bytes(gradient)))
 

@@ -13,19 +13,20 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor, relu_dropout_
+from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import StepDraws
-from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_
+from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_
 from falcon_gnn.quantization.products import add_outer_, add_product, gradient_of, multiply
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Column means and 1 / sqrt(variance + ε) of a whole batch, shape ``(channels,)`` each."""
+    """Column means, 1 / sqrt(variance + ε) and γ / sqrt(variance + ε) of a whole batch, shape ``(channels,)`` each."""
 
     mean: Tensor
     inverse_std: Tensor
+    scale: Tensor
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,8 @@ class RowBlock:
         num_rows, normalized, codes = len(hidden), None, None
         masks = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
         if keeps and self.bits is None and moments is not None:
-            normalized = _normalize_(hidden, moments)
-            activation = self._scale(hidden, out=torch.empty_like(hidden))
-            mask = relu_dropout_(activation, masks, self.dropout)
+            normalized, activation = hidden, torch.empty_like(hidden)
+            mask = normalize_activate_(hidden, self._norm(moments), masks, self.dropout, activation)
         else:
             activation, bits = hidden, self.bits if keeps and self.bits is not None else 0
             code_seeds = at.draws.seeds(self.code_place, at.first_row, num_rows) if bits else None
@@ -142,14 +142,13 @@ class RowBlock:
         if counts:
             add_linear_gradients(gradient, activation, self.linear, at.dtype)
         below = multiply(gradient, self.linear.weight, activation, at.dtype)
-        apply_mask_(below, state.mask, factor)
-        if moments is None or self.norm is None:
-            return below
-        if counts:
-            assert state.normalized is not None
-            gradient_of(self.norm.bias).add_(below.sum(0))
-            gradient_of(self.norm.weight).add_(state.normalized.mul_(below).sum(0))
-        return below.mul_(self.norm.weight * moments.inverse_std)
+        if moments is None or self.norm is None or not counts:
+            apply_mask_(below, state.mask, factor)
+            return below if moments is None else below.mul_(moments.scale)
+        assert state.normalized is not None
+        exact = [state.normalized] * 3
+        self._add_sums(mask_gradient_(below, state.mask, exact, 0, (self.norm.weight, self.norm.bias), factor, None))
+        return below.mul_(moments.scale)
 
     def _backward_codes(self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments) -> Tensor:
         """Do the same from x̂ kept at b bits, and add to the parameters' gradients."""
@@ -161,9 +160,14 @@ class RowBlock:
         codes, factor = state.codes, keep_factor(self.dropout)
         sums = mask_gradient_(below, state.mask, codes.tensors, codes.bits, affine, factor, rebuilt)
         add_linear_gradients(gradient, rebuilt if state.activation is None else state.activation, self.linear, at.dtype)
+        self._add_sums(sums)
+        return below.mul_(moments.scale)
+
+    def _add_sums(self, sums: Tensor) -> None:
+        """Add column sums of a gradient, and of its product with x̂, to the gradients of β and γ."""
+        assert self.norm is not None
         gradient_of(self.norm.bias).add_(sums[0])
         gradient_of(self.norm.weight).add_(sums[1])
-        return below.mul_(self.norm.weight * moments.inverse_std)
 
     def correct(self, normalized: Tensor, moments: Moments, num_rows: int) -> Tensor:
         """Return what the moments' dependence on the rows adds to the gradient, in place of x̂.
@@ -174,7 +178,7 @@ class RowBlock:
             num_rows: Rows of the whole batch, over all of which the gradients of γ and β were added up.
         """
         assert self.norm is not None
-        scale = self.norm.weight * moments.inverse_std / -num_rows
+        scale = moments.scale / -num_rows
         return normalized.mul_(gradient_of(self.norm.weight)).add_(gradient_of(self.norm.bias)).mul_(scale)
 
     def normalize(self, hidden: Tensor, moments: Moments, at: PieceContext) -> Tensor:

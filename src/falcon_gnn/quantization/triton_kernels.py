@@ -149,9 +149,9 @@ def activate_kernel(
     mean_ptr, inverse_std_ptr, gamma_ptr, beta_ptr,
     num_values, num_groups, groups_per_seed, width, numerator, factor,
     BITS: tl.constexpr, STOCHASTIC: tl.constexpr, HAS_NORM: tl.constexpr, HAS_MASK: tl.constexpr,
-    HAS_DROPOUT: tl.constexpr, IS_ALIGNED: tl.constexpr, GROUPS: tl.constexpr,
+    HAS_DROPOUT: tl.constexpr, IS_ALIGNED: tl.constexpr, KEEPS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """[Normalise,] code, [scale and shift,] ReLU and dropout with their mask; each step as the flags say."""
+    """[Normalise, in place too,] code, [scale and shift,] ReLU and dropout with their mask; as the flags say."""
     group, place = _tile(GROUPS)
     index = group[:, None, None] * 256 + place
     is_real = index < num_values
@@ -163,6 +163,8 @@ def activate_kernel(
         else:
             column = (tl.minimum(index, num_values - 1) % width).to(tl.int32)
         value = (value - tl.load(mean_ptr + column)) * tl.load(inverse_std_ptr + column)
+        if KEEPS:
+            _store(x_ptr + index, value, is_real)
         activation = value * tl.load(gamma_ptr + column) + tl.load(beta_ptr + column)
     if HAS_MASK:
         is_positive = activation > 0
@@ -173,8 +175,6 @@ def activate_kernel(
             activation = activation * tl.where(kept, factor, 0.0).to(activation.dtype)
             is_positive = kept
         _store_bits(mask_ptr, (is_positive & is_real).to(tl.int32), group, num_groups)
-    if HAS_MASK or HAS_NORM:
-        _store(out_ptr + index, activation, is_real)
     if BITS:
         if not HAS_NORM:
             value = activation
@@ -187,6 +187,9 @@ def activate_kernel(
             value.to(tl.float32), codes_ptr, zero_ptr, scale_ptr, code_seed_ptr, group, num_groups, groups_per_seed,
             BITS, STOCHASTIC, GROUPS,
         )  # fmt: skip
+    if HAS_MASK or HAS_NORM:
+        # Last, since it may be in the place of the input: by now all of the tile has read its copies of the last value.
+        _store(out_ptr + index, activation, is_real)
 
 
 @triton.jit(do_not_specialize=_COUNTS)
@@ -284,7 +287,10 @@ def mask_gradient_kernel(
         multiplier = tl.where(((octets >> (place // 32)) & 1) != 0, factor, 0.0)
         gradient = _widen(tl.load(gradient_ptr + index, mask=is_real, other=0.0)) * multiplier
         _store(gradient_ptr + index, gradient, is_real)
-        value = _look_up(codes_ptr, zero_ptr, scale_ptr, index, is_real, BITS)
+        if BITS:
+            value = _look_up(codes_ptr, zero_ptr, scale_ptr, index, is_real, BITS)
+        else:
+            value = _widen(tl.load(codes_ptr + index, mask=is_real, other=0.0))
         if HAS_NORM:
             gradient_sum += tl.sum(gradient, axis=0)
             product_sum += tl.sum(value * gradient, axis=0)

@@ -86,9 +86,27 @@ def activate(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Carry out ``falcon_gnn::activate``."""
     packed, codes = empty_bits(hidden.numel(), hidden.device), codes_of(hidden, bits)
-    seeds = {"mask_seed": mask_seed, "code_seed": code_seed}
-    _launch_activate(hidden, out, packed, codes, norm=tuple(norm), dropout=dropout, bits=bits, **seeds)
+    _launch_activate(
+        hidden,
+        out,
+        packed,
+        codes,
+        norm=tuple(norm),
+        mask_seed=mask_seed,
+        code_seed=code_seed,
+        dropout=dropout,
+        bits=bits,
+    )
     return packed, *codes
+
+
+def normalize_activate_(
+    hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout: float, out: Tensor
+) -> Tensor:
+    """Carry out ``falcon_gnn::normalize_activate_``."""
+    packed = empty_bits(hidden.numel(), hidden.device)
+    _launch_activate(hidden, out, packed, None, norm=tuple(norm), dropout=dropout, mask_seed=mask_seed, keeps=True)
+    return packed
 
 
 def mask_gradient_(
@@ -194,6 +212,7 @@ def _launch_activate(
     code_seed: Tensor | None = None,
     dropout: float = 0.0,
     bits: int = 0,
+    keeps: bool = False,
 ) -> None:
     seed = mask_seed if mask_seed is not None else code_seed
     groups_per_seed = 1 if seed is None else seed_groups(seed, x.shape)
@@ -208,6 +227,7 @@ def _launch_activate(
         _on(code_seed, x), *(norm or (x, x, x, x)), *_counts(x), groups_per_seed, width, keep_numerator(dropout),
         _rounded(keep_factor(dropout), x), BITS=bits, STOCHASTIC=code_seed is not None, HAS_NORM=bool(norm),
         HAS_MASK=mask is not None, HAS_DROPOUT=mask_seed is not None, IS_ALIGNED=width % 256 == 0,
+        KEEPS=keeps,
     )  # fmt: skip
 
 

@@ -91,18 +91,19 @@ class _Loss:
         self.targets, self.weight = targets, targets.loss_weight
         self.total = torch.zeros((), dtype=torch.float64, device=targets.values.device)
 
-    def share(self, outputs: Tensor, rows: slice, *, counts: bool = True) -> Tensor:
-        """Return a piece's share of the mean loss; ``counts`` says whether it is added to the total."""
+    def share(self, outputs: Tensor, rows: slice) -> Tensor:
+        """Return a piece's share of the mean loss, and add it to the total."""
         loss = self.targets.rows(rows).summed_loss(outputs) / self.weight
-        if counts:
-            self.total += loss.detach()
+        self.total += loss.detach()
         return loss
 
     def gradient(self, outputs: Tensor, rows: slice, *, counts: bool = True) -> Tensor:
-        """Return the gradient of a piece's share in its outputs, shape ``(rows, L)``."""
+        """Return the gradient of a piece's share in its outputs, shape ``(rows, L)``; the share ``counts`` once."""
+        if not counts:
+            return self.targets.rows(rows).loss_gradient(outputs).div_(self.weight)
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.share(leaf, rows, counts=counts), leaf)
+            (gradient,) = torch.autograd.grad(self.share(leaf, rows), leaf)
         return gradient
 
 
@@ -138,7 +139,8 @@ class _ChainStep:
                     self.kept[rows] = hidden
                 del hidden
             self.kept_level = level if is_kept else -1
-            self.moments.append(Moments(found.mean, (found.variance + norm.eps).rsqrt_()))
+            inverse_std = (found.variance + norm.eps).rsqrt_()
+            self.moments.append(Moments(found.mean, inverse_std, norm.weight * inverse_std))
             update_running_statistics(norm, found.mean, found.variance, len(self.x))
 
     def add_gradients(self) -> None:

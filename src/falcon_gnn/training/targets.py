@@ -91,6 +91,19 @@ class Targets:
         errors = (logits - values).square()
         return errors.sum() if weight is None else (errors * weight).sum()
 
+    def loss_gradient(self, logits: Tensor) -> Tensor:
+        """Return the gradient of :meth:`summed_loss` in the outputs, new, shape ``(n, L)``."""
+        if self.task == "multilabel":
+            # In three steps over the matrix, where torch goes through the loss itself first.
+            wide = logits if logits.dtype == torch.float64 else logits.float()
+            values = self.values.nan_to_num(0.0) if self.has_unknown else self.values
+            weight, gradient = self._cell_weights(), wide.sigmoid().sub_(values)
+            return (gradient if weight is None else gradient.mul_(weight)).to(logits.dtype)
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.summed_loss(leaf), leaf)
+        return gradient
+
     def _cell_weights(self) -> Tensor | None:
         """Return how much each cell counts, shape ``(n, L)``; None for all alike."""
         weight = None if self.weights is None else self.weights[:, None].expand_as(self.values)
