@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from falcon_gnn.quantization import layers, products
 from falcon_gnn.quantization.bitmask import keep_factor
+from falcon_gnn.quantization.kernel_choice import standing_for
 from falcon_gnn.quantization.layers import compressed_linear, norm_relu_dropout, relu_dropout
 
 SavedBytes = Callable[..., int]
@@ -21,6 +23,54 @@ def backward(output: Tensor, gradient: Tensor, *inputs: Tensor) -> tuple[Tensor,
 @pytest.fixture
 def linear() -> nn.Linear:
     return nn.Linear(33, 20)
+
+
+def test_a_linear_layer_on_cuda_has_torchs_gradients_and_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE_VALUES", 0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        layer, x = nn.Linear(7, 5), torch.randn(30, 7, requires_grad=True)
+        inputs = x, layer.weight, layer.bias
+        with standing_for("cuda"):
+            assert torch.equal(layers.apply_linear(*inputs), layer(x))
+            assert layers.apply_linear(*inputs).grad_fn.name() == "_LinearBackward"
+            assert torch.autograd.gradcheck(layers.apply_linear, inputs)
+            assert torch.autograd.gradgradcheck(layers.apply_linear, inputs)
+            with torch.no_grad():
+                assert layers.apply_linear(*inputs).grad_fn is None
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert layers.apply_linear(*inputs).grad_fn.name() == "AddmmBackward0"
+
+
+def test_a_linear_layer_on_cuda_works_under_autocast(linear: nn.Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE_VALUES", 0)
+    x, gradient = torch.randn(50, 33, requires_grad=True), torch.randn(50, 20).bfloat16()
+    inputs = x, linear.weight, linear.bias
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = linear(x)
+        with standing_for("cuda"):
+            found = layers.apply_linear(*inputs)
+    assert torch.equal(found, expected)
+    with standing_for("cuda"):
+        ours = backward(found, gradient, *inputs)
+    for value, reference in zip(ours, backward(expected, gradient, *inputs), strict=True):
+        assert value.dtype == reference.dtype
+        torch.testing.assert_close(value, reference, rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize(("num_rows", "is_product"), [(8_192, True), (1_024, False)])
+def test_only_large_matrices_are_added_up_by_a_product_on_cuda(
+    num_rows: int, is_product: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Tensor] = []
+    multiply = torch.mv
+    monkeypatch.setattr(torch, "mv", lambda *pair: called.append(pair[0]) or multiply(*pair))
+    matrix = torch.randn(num_rows, 200)
+    with standing_for("cuda"):
+        torch.testing.assert_close(products.column_sums(matrix), matrix.sum(0), rtol=1e-4, atol=1e-3)
+    assert len(called) == is_product
+    assert torch.equal(products.column_sums(matrix), matrix.sum(0))
 
 
 def test_a_compressed_linear_layer_returns_the_exact_output(linear: nn.Linear) -> None:

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig, InputLevel
 from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.moments import ColumnMoments
-from falcon_gnn.quantization.products import add_outer_, add_product, multiply, product_dtype
+from falcon_gnn.quantization.products import add_outer_, add_product, column_sums, multiply, product_dtype
 
 
 def run_chain(x: Tensor, config: ChainConfig, parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -176,7 +176,7 @@ class _Chain:
         ``gradient`` is the chunk of the chain's.
         """
         if depth == len(self.blocks) or hidden is None:
-            return gradient.contiguous(), gradient.sum(0)
+            return gradient.contiguous(), column_sums(gradient)
         return self.blocks[depth].hidden_gradient(index, hidden[self.chunks[index]])
 
     def _pass_down(self, depth: int, index: int, upper: Tensor, target: Tensor | None) -> Tensor:

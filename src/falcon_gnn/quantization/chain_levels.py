@@ -19,6 +19,7 @@ from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
 from falcon_gnn.quantization.hidden_ops import activate, hidden_gradient, mask_gradient_
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch
+from falcon_gnn.quantization.products import column_sums
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
 
@@ -192,7 +193,7 @@ class BlockLevel:
         """Return a chunk of the gradient of the linear layer's output, and its column sums; the means must be taken."""
         chunk = self.scratch.take("upper", gradient.shape)
         if self.norm is None:
-            return chunk.copy_(gradient), gradient.sum(0)
+            return chunk.copy_(gradient), column_sums(gradient)
         sums = hidden_gradient(gradient, self.codes[index].tensors, self.config.bits, self.factors, chunk)
         return chunk, sums
 

@@ -18,8 +18,9 @@ from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.codec import QuantizedTensor, check_bits, dequantize, draw_seeds, quantize
 from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
 from falcon_gnn.quantization.hidden_ops import activate, hidden_gradient, mask_gradient_
+from falcon_gnn.quantization.kernel_choice import device_type
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch, SharesBatch
-from falcon_gnn.quantization.products import add_outer_, multiply, product_dtype
+from falcon_gnn.quantization.products import add_outer_, column_sums, multiply, product_dtype
 from falcon_gnn.quantization.saved_codes import flatten_codes, restore_codes
 
 
@@ -41,6 +42,20 @@ def relu_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, inplace: b
         return functional.relu(x, inplace=inplace)
     activation: Tensor = _ReluDropout.apply(x, p, inplace)  # type: ignore[no-untyped-call]
     return activation
+
+
+def apply_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return ``x @ weight.T + bias``, on CUDA without what torch holds inside for the gradient of the bias.
+
+    Args:
+        x: Input, shape ``(rows, in_channels)``.
+        weight: Shape ``(out_channels, in_channels)``.
+        bias: Shape ``(out_channels,)``.
+    """
+    if device_type(x) != "cuda" or not torch.is_grad_enabled():
+        return functional.linear(x, weight, bias)
+    output: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return output
 
 
 def compressed_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, bits: int = 2) -> Tensor:
@@ -186,6 +201,25 @@ class _ReluDropout(torch.autograd.Function):
         return below, None, None
 
 
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        dtype = product_dtype(x)
+        ctx.x_dtype = x.dtype
+        ctx.save_for_backward(x if dtype is None else x.to(dtype), weight)
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            below = None
+            if ctx.needs_input_grad[0]:
+                below = (gradient @ weight.to(gradient.dtype)).to(ctx.x_dtype)
+            weight_gradient = (gradient.t() @ x).to(weight.dtype)
+            return below, weight_gradient, column_sums(gradient, weight.dtype)
+
+
 class _CompressedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, bits: int) -> Tensor:
@@ -211,7 +245,7 @@ class _CompressedLinear(torch.autograd.Function):
             add_outer_(weight_gradient, upper, dequantize(chunk, scratch.take("value", chunk.shape)), ctx.dtype)
             if below is not None:
                 multiply(upper, weight, below[rows], ctx.dtype)
-        bias_gradient = gradient.sum(0, dtype=weight.dtype) if ctx.has_bias else None
+        bias_gradient = column_sums(gradient, weight.dtype) if ctx.has_bias else None
         return below, weight_gradient, bias_gradient, None
 
 

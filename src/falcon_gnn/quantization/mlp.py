@@ -12,6 +12,7 @@ from falcon_gnn.quantization.chain import run_chain
 from falcon_gnn.quantization.chain_levels import ChainConfig
 from falcon_gnn.quantization.codec import check_bits
 from falcon_gnn.quantization.layers import (
+    apply_linear,
     check_dropout,
     check_rows,
     relu_dropout,
@@ -97,11 +98,10 @@ class MLP(nn.Module):
             config = ChainConfig(self.bits, self.dropout, self.input_dropout)
             return _run_training_chain(x, config, linears, norms)
         x = functional.dropout(x, self.input_dropout, self.training)
-        for linear, norm in zip_longest(linears[:-1], norms):
-            x = linear(x) if norm is None else norm(linear(x))
-            x = relu_dropout(x, self.dropout, self.training, inplace=True)
-        output: Tensor = linears[-1](x)
-        return output
+        for layer, norm in zip_longest(linears[:-1], norms):
+            x = apply_linear(x, layer.weight, layer.bias)
+            x = relu_dropout(x if norm is None else norm(x), self.dropout, self.training, inplace=True)
+        return apply_linear(x, linears[-1].weight, linears[-1].bias)
 
     def row_chain(self, first_place: int = 0) -> RowChain:
         """Return the layers, for pieces of a batch.

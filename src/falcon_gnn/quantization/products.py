@@ -3,6 +3,11 @@
 import torch
 from torch import Tensor
 
+from falcon_gnn.quantization.kernel_choice import device_type
+
+_LARGE_VALUES = 1 << 20
+"""Values from which a sum on CUDA is worth a launch more."""
+
 
 def product_dtype(x: Tensor) -> torch.dtype | None:
     """Return the dtype in which autocast wants matrix products with ``x``; None outside autocast."""
@@ -36,6 +41,18 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None)
         total.addmm_(a, b)
     else:
         total.add_(torch.mm(a.to(dtype), b.to(dtype)))
+
+
+def column_sums(matrix: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the column sums of a matrix, in ``dtype`` if one is given, shape ``(columns,)``.
+
+    Those of a large matrix are a product with ones on CUDA: torch's own sum of 4,491 x 1,024 values holds 36 MiB
+    inside, twice the matrix.
+    """
+    if device_type(matrix) != "cuda" or matrix.numel() < _LARGE_VALUES:
+        return matrix.sum(0, dtype=dtype)
+    sums = torch.mv(matrix.t(), matrix.new_ones(matrix.shape[0]))
+    return sums if dtype is None else sums.to(dtype)
 
 
 def gradient_of(parameter: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_
-from falcon_gnn.quantization.products import add_outer_, add_product, gradient_of, multiply
+from falcon_gnn.quantization.products import add_outer_, add_product, column_sums, gradient_of, multiply
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def linear_rows(x: Tensor, linear: nn.Linear, out: Tensor, dtype: torch.dtype | 
 def add_linear_gradients(gradient: Tensor, x: Tensor, linear: nn.Linear, dtype: torch.dtype | None) -> None:
     """Add to the gradients of a linear layer's parameters; ``gradient`` is that of its output for ``x``."""
     add_outer_(gradient_of(linear.weight), gradient, x, dtype)
-    gradient_of(linear.bias).add_(gradient.sum(0))
+    gradient_of(linear.bias).add_(column_sums(gradient))
 
 
 def _normalize_(hidden: Tensor, moments: Moments) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falcon_gnn.quantization.layers import compressed_linear, norm_relu_dropout, relu_dropout
+from falcon_gnn.quantization.layers import apply_linear, compressed_linear, norm_relu_dropout, relu_dropout
 from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.quantization.row_blocks import RowBlock, RowChain
 from falcon_gnn.training.config import ModelConfig
@@ -247,7 +247,9 @@ class OriginalSIGN(nn.Module):
     def forward(self, hop_features: Tensor) -> Tensor:
         """Return one row of outputs per row of hop features [X, ÃX, …, Ã^k X], shape ``(n, (k + 1) F)``."""
         blocks = hop_features.chunk(len(self.hops), dim=1)
-        hidden = torch.cat([linear(block) for linear, block in zip(self.hops, blocks, strict=True)], dim=1)
+        hidden = torch.cat(
+            [apply_linear(block, *hop.parameters()) for hop, block in zip(self.hops, blocks, strict=True)], dim=1
+        )
         output: Tensor = self.mlp(_activate(hidden, self.norm, self.config, self.training))
         return output
 
