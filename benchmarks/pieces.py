@@ -26,7 +26,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.planning.estimate import estimate_batch
 from falcon_gnn.planning.ways import relative_time
 from falcon_gnn.reduction.scope import part_in_scope
-from falcon_gnn.training.batches import Batch, RowBatch
+from falcon_gnn.training.batches import RowBatch, UnsentBatch
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.inference import InferenceSettings, make_scorer
 from falcon_gnn.training.memory import measure_peak, resident_peak, tensors_within
@@ -63,7 +63,7 @@ class Case:
 class Step:
     """A model at its training: ``take()`` takes a step."""
 
-    def __init__(self, config: TrainConfig, shape: GraphShape, batch: Batch) -> None:
+    def __init__(self, config: TrainConfig, shape: GraphShape, batch: UnsentBatch) -> None:
         torch.manual_seed(0)
         self.config, self.batch = config, batch
         self.model = build_model(config.model, shape.num_features, shape.num_outputs).train()

@@ -12,7 +12,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.training_graph import fit_collapse
 from falcon_gnn.planning import budget_text
 from falcon_gnn.planning.budget_text import device_memory, parse_memory
-from falcon_gnn.planning.estimate import CPU_WORKSPACE_BYTES, estimate_memory, workspace_bytes
+from falcon_gnn.planning.estimate import estimate_memory
 from falcon_gnn.planning.fit import (
     MemoryPlan,
     fit_budget,
@@ -39,6 +39,7 @@ from falcon_gnn.training.shapes import (
 )
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import make_optimizer, pieces_of, training_step
+from falcon_gnn.training.workspace import CPU_WORKSPACE_BYTES, workspace_bytes
 
 SHAPE = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000, parts=PartShape(0.35, 0.3, 0.35, 0.2, 0.05, 0.0, 0.0))
 SMALL = ModelConfig("gcn", hidden_channels=32, num_layers=3)

@@ -183,6 +183,11 @@ def test_rows_are_gathered_and_written_to_their_places(kernels: Any) -> None:
     kernels.scatter_rows(matrix, ids, rows)
     assert torch.equal(matrix, expected)
     assert kernels.gather_rows(matrix, ids[:0]).shape == (0, 130)
+    columns = slice(17, 40)
+    assert torch.equal(kernels.gather_rows(matrix[:, columns], ids), matrix[ids][:, columns])
+    kernels.scatter_rows(matrix[:, columns], ids, -rows[:, columns])
+    expected[ids, columns] *= -1
+    assert torch.equal(matrix, expected)
 
 
 @pytest.fixture(scope="module")

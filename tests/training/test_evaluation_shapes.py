@@ -6,7 +6,7 @@ import torch
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
-from falcon_gnn.planning.estimate import CPU_WORKSPACE_BYTES, estimate_evaluation
+from falcon_gnn.planning.estimate import estimate_evaluation
 from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.evaluation_shapes import evaluation_of_graph, predict_evaluation
@@ -14,6 +14,7 @@ from falcon_gnn.training.inference import InferenceSettings, make_scorer
 from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import shape_of_graph
+from falcon_gnn.training.workspace import CPU_WORKSPACE_BYTES
 
 MODELS = [
     ModelConfig("sign", 256, 3, 0.2), ModelConfig("qsign", 256, 3, 0.2, bits=2), ModelConfig("sign-original", 64, 3),

@@ -10,8 +10,6 @@ from falcon_gnn.resources import available_memory, total_memory
 
 Prefer = Literal["nodes", "speed"]
 """What to keep of a memory budget: all nodes, by steps in pieces, or speed, by fewer nodes."""
-_TENSOR_SHARE = 73 / 88
-"""What tensors get of the memory that torch reserves on CUDA: 73 MiB of 88 in a step that was counted."""
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
@@ -63,9 +61,9 @@ def device_memory(device: str) -> int:
     chosen = resolve_device(device)
     if chosen.type != "cuda":
         return total_memory()
-    import torch
+    from falcon_gnn.training.workspace import tensor_memory
 
-    return int(torch.cuda.mem_get_info(chosen)[0] * _TENSOR_SHARE)
+    return tensor_memory(chosen)
 
 
 def free_memory(device: str) -> int | None:

@@ -17,7 +17,6 @@ from falcon_gnn.planning.estimate import (
     estimate_batch,
     estimate_evaluation,
     estimate_memory,
-    workspace_bytes,
 )
 from falcon_gnn.planning.ways import exact_ways, relative_time
 from falcon_gnn.reduction.config import Scope
@@ -25,7 +24,8 @@ from falcon_gnn.reduction.scope import part_in_scope
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.config import DEFAULT_PIECE_BYTES, ModelName, TrainConfig
 from falcon_gnn.training.evaluation_shapes import EvaluationShape, evaluation_of_graph
-from falcon_gnn.training.shapes import GraphShape, row_batch, shape_of_graph
+from falcon_gnn.training.shapes import GraphShape, kept_bytes, row_batch, shape_of_graph
+from falcon_gnn.training.workspace import workspace_bytes
 
 FEWEST_BATCH_ROWS = 1_024
 """Rows below which a batch of a SIGN model is not made smaller to keep more nodes."""
@@ -331,6 +331,8 @@ def shrink_to_fit(plan: MemoryPlan, reduced: Graph) -> tuple[MemoryPlan, int | N
         reduced: The collapsed graph, whose edges and sparse features were estimated.
     """
     actual = shape_of_graph(reduced, plan.training)
+    if estimate_memory(actual, plan.training).total > plan.memory_bytes and kept_bytes(actual, plan.training):
+        plan = replace(plan, training=replace(plan.training, features_on="host"))
     estimate = estimate_memory(actual, plan.training)
     found = replace(
         plan,
@@ -370,10 +372,22 @@ def _plan(
     whole: GraphShape, config: TrainConfig, budget: int, node_budget: int, scored: EvaluationShape | None
 ) -> MemoryPlan:
     kept = whole.with_nodes(node_budget)
+    evaluation = 0 if scored is None else estimate_evaluation(scored, config)
+    config = _place_features(kept, config, budget, evaluation)
     estimate = estimate_memory(kept, config)
     time = relative_time(kept, config) * node_budget / whole.num_nodes
-    evaluation = 0 if scored is None else estimate_evaluation(scored, config)
+    evaluation += kept_bytes(kept, config) if evaluation else 0
     return MemoryPlan(budget, node_budget, whole.num_nodes, kept.num_edges, config, estimate, time, evaluation)
+
+
+def _place_features(shape: GraphShape, config: TrainConfig, budget: int, evaluation: int) -> TrainConfig:
+    """Return the configuration with features on the device if they fit beside a step and beside an evaluation."""
+    on_device = replace(config, features_on="device")
+    num_bytes = kept_bytes(shape, on_device)
+    if config.features_on != "auto" or not num_bytes:
+        return config
+    fits = max(estimate_memory(shape, config).total, evaluation) + num_bytes <= budget
+    return on_device if fits else replace(config, features_on="host")
 
 
 def _fewest_nodes(config: TrainConfig) -> int:

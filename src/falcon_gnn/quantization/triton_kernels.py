@@ -343,23 +343,23 @@ def multiply_sparse_kernel(indptr_ptr, indices_ptr, values_ptr, x_ptr, out_ptr, 
 
 
 @triton.jit
-def gather_rows_kernel(x_ptr, ids_ptr, out_ptr, width, COLUMNS: tl.constexpr):
+def gather_rows_kernel(x_ptr, ids_ptr, out_ptr, width, stride, COLUMNS: tl.constexpr):
     """Write rows of a matrix one below the other."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     is_column = column < width
-    value = tl.load(x_ptr + tl.load(ids_ptr + row) * width + column, mask=is_column, other=0.0)
+    value = tl.load(x_ptr + tl.load(ids_ptr + row) * stride + column, mask=is_column, other=0.0)
     _store(out_ptr + row * width + column, _widen(value), is_column)
 
 
 @triton.jit
-def scatter_rows_kernel(x_ptr, ids_ptr, out_ptr, width, COLUMNS: tl.constexpr):
+def scatter_rows_kernel(x_ptr, ids_ptr, out_ptr, width, stride, COLUMNS: tl.constexpr):
     """Write rows to their places in a matrix."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     is_column = column < width
     value = tl.load(x_ptr + row * width + column, mask=is_column, other=0.0)
-    _store(out_ptr + tl.load(ids_ptr + row) * width + column, _widen(value), is_column)
+    _store(out_ptr + tl.load(ids_ptr + row) * stride + column, _widen(value), is_column)
 
 
 @triton.jit(do_not_specialize=_COUNTS)

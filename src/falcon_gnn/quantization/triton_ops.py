@@ -174,11 +174,12 @@ def gather_rows(matrix: Tensor, ids: Tensor) -> Tensor:
     """Return rows of a matrix, on the device of their numbers.
 
     Args:
-        matrix: On the device, or in page-locked host memory, which a kernel reads in place; shape ``(N, d)``.
+        matrix: On the device, or in page-locked host memory, which a kernel reads in place; shape ``(N, d)``, each row
+            without gaps.
         ids: Rows, int64, shape ``(n,)``.
     """
     out = torch.empty(len(ids), matrix.shape[1], dtype=matrix.dtype, device=ids.device)
-    _launch_rows(kernels.gather_rows_kernel, matrix, ids, out, matrix.shape[1])
+    _launch_rows(kernels.gather_rows_kernel, matrix, ids, out, *_widths(matrix))
     return out
 
 
@@ -190,15 +191,20 @@ def scatter_rows(matrix: Tensor, ids: Tensor, rows: Tensor) -> None:
         ids: Distinct rows, int64, shape ``(n,)``.
         rows: Their values, of any floating type, shape ``(n, d)``.
     """
-    _launch_rows(kernels.scatter_rows_kernel, rows.contiguous(), ids, matrix, matrix.shape[1])
+    _launch_rows(kernels.scatter_rows_kernel, rows.contiguous(), ids, matrix, *_widths(matrix))
 
 
-def _launch_rows(kernel: Any, source: Tensor, ids: Tensor, target: Tensor, width: int) -> None:
+def _widths(matrix: Tensor) -> tuple[int, int]:
+    """Return how many values a row has, and how far the next one is."""
+    return matrix.shape[1], matrix.stride(0)
+
+
+def _launch_rows(kernel: Any, source: Tensor, ids: Tensor, target: Tensor, width: int, stride: int) -> None:
     """Start a kernel for every row and some columns of it."""
     grid = len(ids), triton.cdiv(width, COLUMNS)
     if all(grid):
         with _device_of(ids):
-            kernel[grid](source, ids, target, width, COLUMNS=COLUMNS, enable_fp_fusion=False)
+            kernel[grid](source, ids, target, width, stride, COLUMNS=COLUMNS, enable_fp_fusion=False)
 
 
 def _launch_activate(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,15 +25,22 @@ from falcon_gnn.training.partition import (
 )
 from falcon_gnn.training.propagation import SparseMatrix, shared_tensor
 from falcon_gnn.training.targets import Targets
-from falcon_gnn.training.transfer import send
+from falcon_gnn.training.transfer import DeviceRows, send
 
 
-class Batch(Protocol):
-    """Something a model can be trained on in one step."""
+class UnsentBatch(Protocol):
+    """What a source yields: a batch, or what one is made of on its device."""
 
     @property
     def targets(self) -> Targets:
         """What the outputs should be, one row each."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+
+
+class Batch(UnsentBatch, Protocol):
+    """Something a model can be trained on in one step."""
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on a device."""
@@ -45,11 +52,23 @@ class Batch(Protocol):
 class BatchSource(Protocol):
     """Something that yields the batches of any epoch; the same ones for the same epoch and seed."""
 
-    def draw(self, epoch: int) -> Iterator[Batch]:
-        """Yield the batches of epoch ``epoch``, in host memory."""
+    def draw(self, epoch: int) -> Iterator[UnsentBatch]:
+        """Yield the batches of epoch ``epoch``, in host memory but for what stays on the device."""
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the batches of the first epochs that move weights by their sizes, built or not; alike ones once."""
+
+
+@runtime_checkable
+class KeepsFeatures(BatchSource, Protocol):
+    """A source whose features can stay on a card, where a batch then takes its rows."""
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of them; 0 where they are sparse, or one batch is all of them."""
+
+    def keep_features(self, device: torch.device) -> None:
+        """Put them there when the first batch is drawn."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,18 @@ class RowBatch:
 
 
 @dataclass(frozen=True)
+class DrawnRows:
+    """A :class:`RowBatch` whose features lie on the device."""
+
+    features: DeviceRows
+    targets: Targets
+
+    def to(self, device: torch.device) -> RowBatch:
+        """Return the batch on the device."""
+        return RowBatch(self.features.gather(), self.targets.to(device))
+
+
+@dataclass(frozen=True)
 class GraphBatch:
     """A whole graph, or one made of some of its parts; ``rows`` are its labelled training nodes, None for all."""
 
@@ -85,6 +116,23 @@ class GraphBatch:
         """Return the model's outputs at ``rows``, shape ``(n, L)``."""
         outputs: Tensor = model(self.inputs)
         return outputs if self.rows is None else outputs[self.rows]
+
+
+@dataclass(frozen=True)
+class DrawnPart:
+    """A :class:`GraphBatch` of some nodes whose X lies on the device, where it is multiplied with their Ã."""
+
+    adjacency: SparseMatrix
+    features: DeviceRows
+    concat_self: bool
+    targets: Targets
+    rows: Tensor | None
+
+    def to(self, device: torch.device) -> GraphBatch:
+        """Return the batch on the device."""
+        adjacency, own = self.adjacency.to(device), self.features.gather()
+        inputs = GraphInput(adjacency, adjacency @ own, own if self.concat_self else None)
+        return GraphBatch(inputs, self.targets.to(device), move_rows(self.rows, device))
 
 
 class RowBatches:
@@ -110,8 +158,18 @@ class RowBatches:
         self.num_batches, self.seed = min(num_batches, len(targets)), seed
         self.device = device if device is not None and device.type == "cuda" else None
         self.whole: RowBatch | None = None
+        self.kept = KeptMatrix(features)
 
-    def draw(self, epoch: int) -> Iterator[RowBatch]:
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the features of all rows; 0 where one batch is all of them."""
+        return self.kept.num_bytes if self.num_batches > 1 else 0
+
+    def keep_features(self, device: torch.device) -> None:
+        """Let the features of all rows stay on a device from the first batch on."""
+        self.kept.device = device
+
+    def draw(self, epoch: int) -> Iterator[RowBatch | DrawnRows]:
         """Yield the batches of an epoch; rows are read in ascending order, which suits a memory map."""
         if self.num_batches == 1 and self.device is not None:
             if self.whole is None:
@@ -121,7 +179,8 @@ class RowBatches:
             return
         for dealt in self.deal(epoch):
             ids = np.sort(dealt)
-            yield RowBatch(self.read(ids), self.targets.take(torch.from_numpy(ids)))
+            rows, targets = self.kept.rows(ids), self.targets.take(torch.from_numpy(ids))
+            yield RowBatch(self.read(ids), targets) if rows is None else DrawnRows(rows, targets)
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the size of the first batch, which none exceeds."""
@@ -143,6 +202,33 @@ class RowBatches:
     def staying_on(self, device: torch.device) -> "RowBatches":
         """Return the same for a device, where a batch that is all of an epoch stays."""
         return RowBatches(self.features, self.targets, self.num_batches, self.seed, device)
+
+
+class KeptMatrix:
+    """A matrix in host memory that can stay on a device as well; only dense ones do.
+
+    Args:
+        matrix: In memory or memory-mapped, or sparse, shape ``(N, d)``.
+    """
+
+    def __init__(self, matrix: FeatureMatrix) -> None:
+        self.matrix = matrix
+        self.device: torch.device | None = None
+        self._on_device: Tensor | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on the device; 0 of a sparse matrix."""
+        return 4 * self.matrix.size if isinstance(self.matrix, np.ndarray) else 0
+
+    def rows(self, ids: NDArray[np.int64]) -> DeviceRows | None:
+        """Return some rows there, None where the matrix does not stay on a device."""
+        if self.device is None or not self.num_bytes:
+            return None
+        if self._on_device is None:
+            # In one go, and not through page-locked memory: that would be a second copy in the host's.
+            self._on_device = shared_tensor(np.asarray(self.matrix, np.float32)).to(self.device)
+        return DeviceRows(self._on_device, torch.from_numpy(ids))
 
 
 class FullBatch:
@@ -221,17 +307,33 @@ class PartBatches:
     def __init__(self, graph: Graph, node_ids: NDArray[np.int64], targets: Targets, settings: PartSettings) -> None:
         self.structure = Graph(graph.indptr, graph.indices, graph.edge_weight, self_weight=graph.self_weight)
         self.features = float_features(graph, normalize=settings.normalize)
+        self.kept = KeptMatrix(self.features)
         self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
         self.settings = settings
         self.parts = split_graph(self.structure, settings.num_parts, settings.seed)
 
-    def draw(self, epoch: int) -> Iterator[GraphBatch]:
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of X; 0 where it is sparse."""
+        return self.kept.num_bytes
+
+    def keep_features(self, device: torch.device) -> None:
+        """Let X stay on a device from the first batch on, where each batch's ÃX is computed."""
+        self.kept.device = device
+
+    def draw(self, epoch: int) -> Iterator[GraphBatch | DrawnPart]:
         """Yield the batches of an epoch."""
         for chosen in self.deal(epoch):
             ids = join_parts(self.parts, chosen)
             rows, targets = self.labels.locate(ids)
-            if len(targets) > 0:
+            if len(targets) == 0:
+                continue
+            features = self.kept.rows(ids)
+            if features is None:
                 yield GraphBatch(self.read(ids), targets, rows)
+            else:
+                adjacency = SparseMatrix.from_scipy(normalized_csr(self.structure.subgraph(ids)))
+                yield DrawnPart(adjacency, features, self.settings.concat_self, targets, rows)
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the sizes of the batches with a target; entries of sparse features as if no edge were left out."""

@@ -12,6 +12,7 @@ from falcon_gnn.labels import Task
 ModelName = Literal["gcn", "sign", "qsign", "sign-original", "cluster-gcn", "gas"]
 Precision = Literal["float32", "tf32", "bf16"]
 TrainOn = Literal["graph", "rows"]
+FeaturesOn = Literal["auto", "device", "host"]
 BITS = (1, 2, 4, 8)
 """Bits that divide a byte."""
 _DEFAULT_QSIGN_BITS = 2
@@ -130,6 +131,9 @@ class TrainConfig:
             Its L layers are then trained without edges, and the weights used as a GCN on the original graph.
         weight_power: How much ``graph.node_weight`` counts in the loss, in [0, 1]: the power it is raised to. 1 is the
             mean over the nodes that the weights stand for; below, a few heavy nodes say less; 0 leaves weights out.
+        features_on: Where on CUDA the dense features of all training nodes lie, if a batch is a part of them: on the
+            ``device``, in ``host`` memory, from where a batch is copied while the one before is trained on, or
+            ``auto``: on the device if they fit beside the predicted step, in a memory budget or in what is free.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -154,6 +158,7 @@ class TrainConfig:
     normalize_hops: bool = False
     train_on: TrainOn = "graph"
     weight_power: float = 1.0
+    features_on: FeaturesOn = "auto"
 
     @property
     def trains_on_rows(self) -> bool:
@@ -183,6 +188,7 @@ class TrainConfig:
         check_choice("task", self.task, (*get_args(Task), None))
         _check_range("weight_power", self.weight_power, lambda v: 0 <= v <= 1, "in [0, 1]")
         check_choice("train_on", self.train_on, get_args(TrainOn))
+        check_choice("features_on", self.features_on, get_args(FeaturesOn))
         if self.train_on == "rows" and (self.model.model != "gcn" or self.model.concat_self):
             msg = (
                 f"train_on='rows' needs model='gcn' without concat_self, got model={self.model.model!r}, concat_self="

@@ -15,13 +15,13 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.kernel_choice import kernels_for
 from falcon_gnn.quantization.layers import relu_dropout
-from falcon_gnn.training.batches import NodeTargets, PartSettings, move_rows, stored_by_row, to_tensor
+from falcon_gnn.training.batches import KeptMatrix, NodeTargets, PartSettings, move_rows, stored_by_row, to_tensor
 from falcon_gnn.training.hops import aggregate, float_features
 from falcon_gnn.training.models import GCN, GraphInput
 from falcon_gnn.training.partition import DrawnBatch, PartSizes, deal_parts, join_parts, split_graph
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
 from falcon_gnn.training.targets import Targets
-from falcon_gnn.training.transfer import locked, locked_empty, send
+from falcon_gnn.training.transfer import DeviceRows, locked, locked_empty, send
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -217,6 +217,27 @@ class HistoryBatch:
         return outputs if self.rows is None else outputs[self.rows]
 
 
+@dataclass(frozen=True)
+class DrawnHistory:
+    """A :class:`HistoryBatch` whose ÃX, and X with ``concat_self``, lie on the device; it has none in their place."""
+
+    batch: HistoryBatch
+    aggregated: DeviceRows
+    features: DeviceRows | None
+
+    @property
+    def targets(self) -> Targets:
+        """Of the batch."""
+        return self.batch.targets
+
+    def to(self, device: torch.device) -> HistoryBatch:
+        """Return the batch on the device."""
+        ready = self.batch.to(device)
+        own = None if self.features is None else self.features.gather()
+        inner = replace(ready.inputs.inner, aggregated=self.aggregated.gather(), features=own)
+        return replace(ready, inputs=replace(ready.inputs, inner=inner))
+
+
 class HistoryBatches:
     """GAS: several METIS parts per batch, newly dealt in each epoch, with the halo around them.
 
@@ -243,17 +264,31 @@ class HistoryBatches:
         features = float_features(graph, normalize=settings.normalize)
         self.aggregated = aggregate(self.adjacency, features)
         self.features = features if settings.concat_self else None
+        self.kept = [KeptMatrix(matrix) for matrix in (self.aggregated, self.features) if matrix is not None]
         self.labels = NodeTargets(node_ids, targets, graph.num_nodes)
         self.settings, self.histories = settings, histories
         self.parts = split_graph(graph, settings.num_parts, settings.seed)
 
-    def draw(self, epoch: int) -> Iterator[HistoryBatch]:
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of ÃX, and of X with ``concat_self``; 0 where one of them is sparse."""
+        sizes = [kept.num_bytes for kept in self.kept]
+        return sum(sizes) if all(sizes) else 0
+
+    def keep_features(self, device: torch.device) -> None:
+        """Let them stay on a device from the first batch on."""
+        for kept in self.kept if self.feature_bytes else []:
+            kept.device = device
+
+    def draw(self, epoch: int) -> Iterator[HistoryBatch | DrawnHistory]:
         """Yield the batches of an epoch."""
         settings = self.settings
         for chosen in deal_parts(len(self.parts), settings.num_batches, settings.seed, epoch):
             ids = join_parts(self.parts, chosen)
             rows, targets = self.labels.locate(ids)
-            yield HistoryBatch(self._read(ids), targets, rows)
+            aggregated, *own = (kept.rows(ids) for kept in self.kept)
+            batch = HistoryBatch(self._read(ids, reads_features=aggregated is None), targets, rows)
+            yield batch if aggregated is None else DrawnHistory(batch, aggregated, own[0] if own else None)
 
     def sizes(self, num_epochs: int) -> list[DrawnBatch]:
         """Return the sizes of the batches with a target, their halos included."""
@@ -265,12 +300,10 @@ class HistoryBatches:
         )  # fmt: skip
         return counted.draw(settings.num_batches, num_epochs, settings.seed)
 
-    def _read(self, ids: NDArray[np.int64]) -> HistoryInput:
+    def _read(self, ids: NDArray[np.int64], *, reads_features: bool) -> HistoryInput:
         inside, outside, halo_ids = split_halo(self.adjacency, ids)
-        inner = GraphInput(
-            SparseMatrix.from_scipy(inside),
-            to_tensor(self.aggregated[ids]),
-            None if self.features is None else to_tensor(self.features[ids]),
-        )
+        aggregated = to_tensor(self.aggregated[ids]) if reads_features else torch.empty(0)
+        own = to_tensor(self.features[ids]) if reads_features and self.features is not None else None
+        inner = GraphInput(SparseMatrix.from_scipy(inside), aggregated, own)
         halo = SparseMatrix.from_scipy(outside)
         return HistoryInput(inner, halo, torch.from_numpy(ids), torch.from_numpy(halo_ids), self.histories)

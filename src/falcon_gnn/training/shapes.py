@@ -167,7 +167,10 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
 
 @lru_cache(maxsize=1_024)
 def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> MemoryPeak:
-    """Return the memory peak of a training step on a batch of a graph, on CUDA without what stays in host memory."""
+    """Return the memory peak of a training step on a batch of a graph.
+
+    On CUDA what stays in host memory is left out, and features that stay on the device count as inputs.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     device_name = "cuda" if trains_on_cuda(config) else "cpu"
@@ -185,8 +188,24 @@ def predict_step(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Me
             warm_up=partial(_start_optimizer, model, optimizer),
             known=lambda: tensors_within([model, optimizer.state_dict(), inputs]),
         )
-    on_host = _host_bytes(inputs) if trains_on_cuda(config) else 0
-    return replace(peak, total=peak.total - on_host, inputs=peak.inputs - on_host)
+    more = kept_bytes(graph, config) - (_host_bytes(inputs) if trains_on_cuda(config) else 0)
+    return replace(peak, total=peak.total + more, inputs=peak.inputs + more)
+
+
+def kept_bytes(graph: GraphShape, config: TrainConfig) -> int:
+    """Return the bytes of features that stay on a card beside the batch; 0 unless ``features_on`` is ``device``."""
+    if config.features_on != "device" or not trains_on_cuda(config):
+        return 0
+    model, width = config.model, 4 * graph.num_features
+    if config.trains_on_rows:
+        num_blocks = 1 if config.train_on == "rows" else model.num_hops + 1
+        return num_blocks * width * graph.num_targets if config.batches_of_rows(graph.num_targets) > 1 else 0
+    if model.model == "cluster-gcn":
+        return width * graph.num_nodes if graph.feature_entries is None else 0
+    is_sparse = graph.input_entries is not None or (model.concat_self and graph.feature_entries is not None)
+    if model.model != "gas" or is_sparse:
+        return 0
+    return width * graph.num_nodes * (2 if model.concat_self else 1)
 
 
 def trains_on_cuda(config: TrainConfig) -> bool:

@@ -29,6 +29,7 @@ from falcon_gnn.training.inference import InferenceSettings, make_scorer
 from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.partition import BatchSize, DrawnBatch, undominated
 from falcon_gnn.training.progress import EpochRecord
+from falcon_gnn.training.residence import place_features
 from falcon_gnn.training.sources import HopSource, check_same_features, make_source
 from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, run_epoch, training_step
 from falcon_gnn.training.targets import check_two_classes, require_labels, resolve_task
@@ -117,6 +118,7 @@ class TrainingState:
         self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task, normalize_hops=config.normalize_hops)
         self.model = self.spec.build().to(self.device)
         source = make_source(graph, config, task, self.device, hop_source)
+        place_features(source, graph, self.spec, config, self.device)
         self.source = crew.share(source, self.model, config)
         self.optimizer = make_optimizer(self.model, config)
         self.replica = crew.replicate(self.model)
@@ -272,7 +274,15 @@ class TrainingState:
         options = self.config.to_dict()
         model = options.pop("model")
         # Pieces change no number, so that a run that was out of memory can go on in smaller ones.
-        for name in ("num_epochs", "device", "measure_memory", "column_blocks", "keep_matrix", "eval_piece_bytes"):
+        for name in (
+            "num_epochs",
+            "device",
+            "measure_memory",
+            "column_blocks",
+            "keep_matrix",
+            "eval_piece_bytes",
+            "features_on",
+        ):
             options.pop(name)
         if not self.config.model.uses_parts:
             options.pop("micro_batches")

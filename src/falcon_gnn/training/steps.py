@@ -10,11 +10,11 @@ import torch.utils.deterministic
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.training.batches import Batch, RowBatch
+from falcon_gnn.training.batches import RowBatch, UnsentBatch
 from falcon_gnn.training.column_blocks import Columns, add_block_gradients, make_block_step
 from falcon_gnn.training.config import Precision, TrainConfig
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
-from falcon_gnn.training.transfer import read_ahead
+from falcon_gnn.training.transfer import locked_batch, read_ahead
 
 _FUSED_DEVICES = ("cpu", "cuda")
 
@@ -40,7 +40,7 @@ def group_size(config: TrainConfig) -> int:
 def training_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    batches: Sequence[Batch],
+    batches: Sequence[UnsentBatch],
     precision: Precision,
     pieces: Pieces = WHOLE,
 ) -> tuple[Tensor, Tensor | float] | None:
@@ -95,7 +95,7 @@ def training_step(
 
 
 def run_epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], config: TrainConfig
+    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[UnsentBatch], config: TrainConfig
 ) -> float:
     """Train on every batch and return the mean loss over the labelled nodes, by their weights.
 
@@ -107,8 +107,7 @@ def run_epoch(
     """
     model.train()
     device = next(model.parameters()).device
-    if device.type == "cuda":
-        batches = read_ahead(batches)
+    batches = read_for(device, batches)
     total, count = torch.zeros(2, dtype=torch.float64, device=device)
     while group := list(islice(batches, group_size(config))):
         done = training_step(model, optimizer, group, config.precision, pieces_of(config))
@@ -117,6 +116,11 @@ def run_epoch(
             total += loss * weight
             count += weight
     return float(total / count)
+
+
+def read_for(device: torch.device, batches: Iterator[UnsentBatch]) -> Iterator[UnsentBatch]:
+    """Yield batches for a device: for a card a thread makes and page-locks each while the one before is used."""
+    return read_ahead(map(locked_batch, batches)) if device.type == "cuda" else batches
 
 
 def resolve_device(name: str) -> torch.device:

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,32 @@ def locked(tensor: Tensor) -> Tensor:
     except RuntimeError as error:
         _note_unlocked(str(error).splitlines()[0])
         return tensor
+
+
+def locked_batch(batch: Any) -> Any:
+    """Return a batch, a frozen dataclass, with its tensors in page-locked memory as far as they are in the host's."""
+    if isinstance(batch, Tensor):
+        return locked(batch) if batch.device.type == "cpu" and not batch.is_pinned() else batch
+    if not is_dataclass(batch) or isinstance(batch, type):
+        return batch
+    return replace(batch, **{field.name: locked_batch(getattr(batch, field.name)) for field in fields(batch)})
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Some rows of a matrix that lies on a device, gathered there when they are asked for.
+
+    Attributes:
+        matrix: Shape ``(N, d)``.
+        ids: Which rows, in host memory, shape ``(n,)``.
+    """
+
+    matrix: Tensor
+    ids: Tensor
+
+    def gather(self) -> Tensor:
+        """Return the rows, shape ``(n, d)``."""
+        return self.matrix.index_select(0, send(self.ids, self.matrix.device))
 
 
 def locked_empty(num_rows: int, num_columns: int) -> Tensor:
