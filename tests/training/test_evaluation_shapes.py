@@ -1,8 +1,11 @@
 """The predicted peak of an evaluation beside the measured one, and beside a memory budget."""
 
+from collections import deque
+
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
@@ -10,7 +13,7 @@ from falcon_gnn.planning.estimate import estimate_evaluation
 from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.evaluation_shapes import evaluation_of_graph, predict_evaluation
-from falcon_gnn.training.inference import InferenceSettings, make_scorer
+from falcon_gnn.training.inference import GraphScorer, InferenceSettings, evaluating, make_scorer
 from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import shape_of_graph
@@ -51,6 +54,32 @@ def test_an_evaluation_stays_near_and_below_what_is_predicted(model: ModelConfig
     assert scored.num_wanted == 3_600
     predicted = predict_evaluation(scored, config)
     assert measured + moments <= predicted <= 1.1 * (measured + moments + constant) + 2**20
+
+
+@pytest.mark.parametrize("piece_bytes", [2**24, 2**20])
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.model} {model.num_layers}")
+def test_on_a_card_an_evaluation_stays_near_what_is_predicted(model: ModelConfig, piece_bytes: int) -> None:
+    graph, num_batches = _graph(6_000), 2 if model.model != "gcn" else 1
+    config = TrainConfig(model, num_batches=num_batches, device="cuda", eval_piece_bytes=piece_bytes)
+    predicted = predict_evaluation(evaluation_of_graph(graph, shape_of_graph(graph, config, graph)), config)
+    # Tensors on the meta device stand for those of a card: sizes and places are real, values are not.
+    card = torch.device("meta")
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        with card:
+            network = build_model(config.model, graph.num_features, 5)
+        settings = InferenceSettings(card, piece_bytes=piece_bytes)
+        scorer = make_scorer(config.model, graph, np.flatnonzero(graph.val_mask), settings)
+
+        def score() -> None:
+            with evaluating(network):
+                if isinstance(scorer, GraphScorer):
+                    scorer._outputs(network)  # type: ignore[arg-type]
+                else:
+                    deque(scorer._pieces(network), 0)
+
+        measured = measure_peak(score, card, known=lambda: tensors_within([network, scorer])).total
+    moments = 2 * sum(parameter.nbytes for parameter in network.parameters())
+    assert 0.99 * (measured + moments) <= predicted <= 1.25 * (measured + moments)
 
 
 @pytest.mark.parametrize("model", MODELS[2:5], ids=lambda model: f"{model.model} {model.num_layers}")

@@ -56,11 +56,10 @@ def estimate_batch(shape: GraphShape, batch: BatchSize, config: TrainConfig) -> 
 
 
 def estimate_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
-    """Return the predicted peak of an evaluation between two epochs, in bytes; 0 where it is not predicted.
+    """Return the predicted peak of an evaluation between two epochs, in bytes.
 
     Args:
         shape: What is scored.
         config: The model and how it is trained.
     """
-    found = predict_evaluation(shape, config)
-    return found + workspace_bytes(config) if found else 0
+    return predict_evaluation(shape, config) + workspace_bytes(config)

@@ -52,7 +52,7 @@ class MemoryPlan:
         num_edges: Edges expected among the kept nodes.
         training: The configuration with batches, micro-batches, blocks and bits chosen.
         estimate: The predicted peak of its training step.
-        evaluation_bytes: The predicted peak of an evaluation on the original graph; 0 where it is not predicted.
+        evaluation_bytes: The predicted peak of an evaluation on the original graph; 0 where none was asked for.
         relative_time: Predicted time of an epoch in that of the whole graph without pieces and bits, from the products
             of matrices and the codec.
     """

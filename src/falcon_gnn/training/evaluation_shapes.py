@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import GCN, Features, build_model
 from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.shapes import GraphShape, fake_sparse, trains_on_cuda
+
+_LARGEST_PIECE = 1.25
+"""Entries of the fullest piece of rows of Ã in those of a mean one."""
 
 
 @dataclass(frozen=True)
@@ -44,35 +48,36 @@ def evaluation_of_graph(graph: Graph, shape: GraphShape) -> EvaluationShape:
 def predict_evaluation(shape: EvaluationShape, config: TrainConfig) -> int:
     """Return the predicted peak of an evaluation between two epochs, in bytes, the optimizer's moments among them.
 
-    On CUDA a GCN's products lie in host memory and its layers go by rows; that is not predicted, and 0 is returned.
+    On CUDA what lies in host memory, such as a GCN's products, is left out, and each piece of its rows is taken to have
+    a quarter more entries than the mean one and to touch as many nodes.
 
     Args:
         shape: What is scored.
         config: The model and how it is trained.
     """
-    if not config.model.uses_hop_features and trains_on_cuda(config):
-        return 0
     # Of a training only this matters, so that models which are scored alike are predicted once.
     name = config.model.model if config.model.uses_hop_features else "gcn"
     model = replace(config.model, model="sign" if name == "qsign" else name, bits=None, num_parts=None)
-    return _predict(shape, TrainConfig(model, eval_piece_bytes=config.eval_piece_bytes))
+    device = "cuda" if trains_on_cuda(config) else "cpu"
+    return _predict(shape, TrainConfig(model, eval_piece_bytes=config.eval_piece_bytes, device=device))
 
 
 @lru_cache(maxsize=1_024)
 def _predict(shape: EvaluationShape, config: TrainConfig) -> int:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    graph = shape.graph
-    with FakeTensorMode(), torch.random.fork_rng([]):
-        model = build_model(config.model, graph.num_features, graph.num_outputs)
+    graph, device = shape.graph, _stand_in(config)
+    # Batch norm counts batches in a tensor that is no fake where a device is the default.
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.random.fork_rng([]):
+        with device:
+            model = build_model(config.model, graph.num_features, graph.num_outputs)
         moments = 2 * sum(parameter.nbytes for parameter in model.parameters())
         if isinstance(model, GCN):
             scorer = _FakeScorer(shape, config)
-            peak = measure_peak(
-                lambda: scorer.score(model), warm_up=_nothing, known=lambda: tensors_within([model, scorer])
-            )
+            # What a first evaluation leaves on a card is there throughout the next.
+            peak = measure_peak(lambda: scorer.score(model), device, known=lambda: tensors_within([model, scorer]))
             return peak.total + moments + scorer.constant_bytes
-        settings = InferenceSettings(torch.device("cpu"), piece_bytes=config.eval_piece_bytes)
+        settings = InferenceSettings(device, piece_bytes=config.eval_piece_bytes)
         width = (config.model.num_hops + 1) * graph.num_features
 
         def score() -> None:
@@ -80,9 +85,16 @@ def _predict(shape: EvaluationShape, config: TrainConfig) -> int:
             outputs = torch.empty(shape.num_wanted, graph.num_outputs)
             with evaluating(model):
                 for rows in islice(chunks_of(shape.num_wanted, widest, settings), 2):
-                    outputs[rows] = model(torch.empty(rows.stop - rows.start, width))
+                    # The piece before is held until the next one is made.
+                    piece = model(torch.empty(rows.stop - rows.start, width, device=device))
+                    outputs[rows] = piece
 
-        return measure_peak(score, warm_up=_nothing, known=lambda: tensors_within(model)).total + moments
+        return measure_peak(score, device, _nothing, lambda: tensors_within(model)).total + moments
+
+
+def _stand_in(config: TrainConfig) -> torch.device:
+    """Return the device whose tensors count: the CPU, or for a card one that is not the CPU and needs no driver."""
+    return torch.device("meta" if trains_on_cuda(config) else "cpu")
 
 
 def _nothing() -> None:
@@ -95,20 +107,21 @@ class _FakeScorer(GraphScorer):
     def __init__(self, shape: EvaluationShape, config: TrainConfig) -> None:
         graph, depth = shape.graph, config.model.num_layers
         self.graph = graph
-        self.settings = InferenceSettings(torch.device("cpu"), piece_bytes=config.eval_piece_bytes)
+        self.settings = InferenceSettings(_stand_in(config), piece_bytes=config.eval_piece_bytes)
         entries = 2 * graph.num_edges + graph.num_nodes
         whole = fake_sparse(graph.num_nodes, graph.num_nodes, entries)
         last = fake_sparse(shape.num_wanted, graph.num_nodes, max(1, entries * shape.num_wanted // graph.num_nodes))
         wanted = torch.empty(shape.num_wanted, dtype=torch.int64)
-        self._whole = {index: last if index == depth - 2 else whole for index in range(depth - 1)}
-        rows = [(matrix, wanted if index == depth - 2 else None) for index, matrix in self._whole.items()]
+        by_level = {index: last if index == depth - 2 else whole for index in range(depth - 1)}
+        rows = [(matrix, wanted if index == depth - 2 else None) for index, matrix in by_level.items()]
+        is_on_host = self.settings.device.type == "cpu"
+        self._whole = by_level if is_on_host else {}
         self.levels = [(_Shaped(matrix), own) for matrix, own in rows]  # type: ignore[misc]
         self.aggregated = _Shaped(torch.empty(0), (graph.num_nodes, graph.num_features))
         self.features = self.aggregated if config.model.concat_self else None
         stored = [graph.input_entries] + ([graph.feature_entries] if config.model.concat_self else [])
-        self.constant_bytes = sum(
-            4 * graph.num_nodes * graph.num_features if count is None else 8 * count for count in stored
-        )
+        held = [4 * graph.num_nodes * graph.num_features if count is None else 8 * count for count in stored]
+        self.constant_bytes = sum(held) if is_on_host else 0
 
     def score(self, model: GCN) -> None:
         """Compute the outputs."""
@@ -118,6 +131,17 @@ class _FakeScorer(GraphScorer):
     def _chunks(self, num_rows: int, width: int) -> Iterator[slice]:
         # The others need no more than the second.
         return islice(super()._chunks(num_rows, width), 2)
+
+    def _cut(self, level: int, rows: slice) -> tuple[SparseMatrix, Tensor | None]:
+        matrix, _ = self.levels[level]
+        num_rows, num_entries = rows.stop - rows.start, matrix.matrix.values.shape[0]
+        if num_rows == matrix.shape[0]:
+            if level not in self._whole:
+                self._whole[level] = matrix.matrix.to(self.settings.device)
+            return self._whole[level], None
+        count = ceil(_LARGEST_PIECE * num_entries * num_rows / matrix.shape[0])
+        touched = min(matrix.shape[1], count)
+        return fake_sparse(num_rows, touched, count).to(self.settings.device), torch.empty(touched, dtype=torch.int64)
 
     def _column_blocks(self, width: int, num_rows: int) -> Iterator[slice]:
         return islice(super()._column_blocks(width, num_rows), 2)
