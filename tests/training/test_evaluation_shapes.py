@@ -57,7 +57,7 @@ def test_an_evaluation_stays_near_and_below_what_is_predicted(model: ModelConfig
 
 
 @pytest.mark.parametrize("piece_bytes", [2**24, 2**20])
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.model} {model.num_layers}")
+@pytest.mark.parametrize("model", [MODELS[1], *MODELS[4:]], ids=lambda model: f"{model.model} {model.num_layers}")
 def test_on_a_card_an_evaluation_stays_near_what_is_predicted(model: ModelConfig, piece_bytes: int) -> None:
     graph, num_batches = _graph(6_000), 2 if model.model != "gcn" else 1
     config = TrainConfig(model, num_batches=num_batches, device="cuda", eval_piece_bytes=piece_bytes)
