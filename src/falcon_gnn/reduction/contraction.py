@@ -44,7 +44,7 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
         indptr: Row starts of the symmetric adjacency, shape ``(N + 1,)``.
         indices: Neighbors, shape ``(2E,)``.
         order: Nodes to remove, in order.
-        rank: Position of each node in the total order, shape ``(N,)``.
+        rank: Position of each node in the total order, a permutation of ``range(N)``, shape ``(N,)``.
 
     Returns:
         The survivor each node is part of, int64, shape ``(N,)``; -1 where a node's group had no neighbor left.

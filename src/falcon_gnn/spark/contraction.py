@@ -226,7 +226,9 @@ def _finish_on_driver(state: "DataFrame", keys: Keys) -> "DataFrame":
     targets = np.zeros(0, np.int64)
     if len(turns):
         adjacency = build_adjacency(split_edges(ends), len(known))
-        targets = merge_into_neighbors(adjacency.indptr, adjacency.indices, np.arange(len(turns)), rank)[: len(turns)]
+        place = np.empty_like(rank)
+        place[np.argsort(rank)] = np.arange(len(rank))
+        targets = merge_into_neighbors(adjacency.indptr, adjacency.indices, np.arange(len(turns)), place)[: len(turns)]
     return upload_columns(state.sparkSession, {"owner": turns[targets >= 0], "other": known[targets[targets >= 0]]})
 
 
