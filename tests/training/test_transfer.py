@@ -62,7 +62,7 @@ def test_a_history_waits_for_what_is_coming_when_it_is_asked_for() -> None:
     histories, early, late, other = Histories(4, 2, 2), Waiting(), Waiting(), Waiting()
     ids = torch.tensor([1, 3])
     for level, event, value in ((0, early, 1.0), (0, late, 2.0), (1, other, 3.0)):
-        coming = history._Coming(level, ids, torch.full((2, 2), value), event)  # type: ignore[arg-type]
+        coming = history._Coming(level, ids, history.ALL_COLUMNS, torch.full((2, 2), value), event)  # type: ignore[arg-type]
         histories._coming.append(coming)
     assert histories.pull(0, torch.tensor([0, 1]), CPU).tolist() == [[0, 0], [2, 2]]
     assert (early.waited, late.waited, other.waited) == (1, 1, 0)
