@@ -1,9 +1,10 @@
 """Predicted peaks against the resident peak of a fresh process, and beside the paper's resource table.
 
-    python benchmarks/memory.py [--only resident|paper] [--records FILE.jsonl]
+    python benchmarks/memory.py [--only resident|pieces|paper] [--records FILE.jsonl]
 
 resident: for each combination of model, bits, hidden size and graph, a training step is predicted under fake tensors,
-and taken in a fresh process whose resident peak above its own baseline is read. paper: the shapes of the paper's table;
+and taken in a fresh process whose resident peak above its own baseline is read. pieces: the same for steps in
+micro-batches and by blocks of columns. paper: the shapes of the paper's table;
 the batches of Cluster-GCN and GAS are those of METIS on PPI, on the axial view of the Organ volumes and on a drawn
 graph of Flickr's size. Data sets come from FALCON_DATA, else ../shared/datasets; those that are absent are left out.
 """
@@ -34,7 +35,7 @@ from falcon_gnn.training.memory import resident_peak
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch, predict_step, shape_of_graph
 from falcon_gnn.training.sources import make_source
-from falcon_gnn.training.steps import make_optimizer, training_step
+from falcon_gnn.training.steps import make_optimizer, pieces_of, training_step
 from records import append_records
 
 SMALL_NODES = 200
@@ -58,11 +59,15 @@ class Case:
     graph: int | str
     num_batches: int = 4
     is_collapsed: bool = False
+    pieces: int = 1
 
     def config(self) -> TrainConfig:
         model = ModelConfig(self.model, hidden_channels=self.hidden, num_layers=3, batch_norm=True, bits=self.bits)
         is_whole = self.model == "gcn" or (model.uses_hop_features and isinstance(self.graph, int))
-        return TrainConfig(model, num_batches=1 if is_whole else self.num_batches, device="cpu")
+        training = TrainConfig(model, num_batches=1 if is_whole else self.num_batches, device="cpu")
+        if model.uses_hop_features:
+            return replace(training, micro_batches=self.pieces)
+        return replace(training, column_blocks=self.pieces)
 
     def training_graph(self) -> Graph | None:
         if isinstance(self.graph, int):
@@ -82,6 +87,11 @@ CASES = [
         for is_collapsed in (False, True)
         for model, bits in FEW_MODELS
     ),
+]
+PIECE_CASES = [
+    Case(model, bits, 1_024, graph, num_batches, pieces=8)
+    for graph, num_batches in ((200, 4), ("ppi", 10))
+    for model, bits in (*FEW_MODELS, ("cluster-gcn", 2), ("gas", 2))
 ]
 
 
@@ -115,7 +125,7 @@ def take_steps(case: Case, num_outputs: int, batch_file: str) -> None:
     model = build_model(config.model, num_features, num_outputs).train()
     optimizer = make_optimizer(model, config)
     for _ in range(2):
-        training_step(model, optimizer, [batch], "float32")
+        training_step(model, optimizer, [batch], "float32", pieces_of(config))
 
 
 def write_batch(case: Case, graph: Graph, shape: GraphShape, path: Path) -> None:
@@ -150,17 +160,18 @@ def compare(case: Case, folder: Path) -> dict[str, object] | None:
         "bits": case.config().model.bits or 32,
         "hidden": case.hidden,
         "batches": case.config().num_batches,
+        **({"pieces": case.pieces} if case.pieces > 1 else {}),
         "predicted_mib": round(predicted / 2**20, 1),
         "resident_mib": round(measured / 2**20, 1),
         "resident_over_predicted": round(measured / predicted, 3),
     }
 
 
-def compare_all() -> list[dict[str, object]]:
+def compare_all(cases: list[Case]) -> list[dict[str, object]]:
     """Return the rows of all cases whose data is here."""
     rows = []
     with TemporaryDirectory() as folder:
-        for case in CASES:
+        for case in cases:
             row = compare(case, Path(folder))
             if row is None:
                 print(f"{case.graph}: left out, it is not in {data_folder()}")
@@ -261,14 +272,15 @@ def to_markdown(rows: list[dict[str, object]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("resident", "paper"))
+    parser.add_argument("--only", choices=("resident", "pieces", "paper"))
     parser.add_argument("--records", type=Path, help="append one JSON line per row to this file")
     arguments = parser.parse_args()
     tables: dict[str, list[dict[str, object]]] = {}
-    if arguments.only != "resident":
+    if arguments.only in (None, "paper"):
         tables["paper"] = predict_paper_table()
-    if arguments.only != "paper":
-        tables["resident"] = compare_all()
+    for name, cases in (("resident", CASES), ("pieces", PIECE_CASES)):
+        if arguments.only in (None, name):
+            tables[name] = compare_all(cases)
     for rows in tables.values():
         print(to_markdown(rows), "\n")
     for name, rows in tables.items():
