@@ -84,9 +84,11 @@ def test_parts_by_columns_add_up_too():
         assert torch.allclose(blocked, whole, rtol=1e-4, atol=2e-6)
 
 
-def _train_gas(graph: Graph, config: ModelConfig, columns: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _train_gas(
+    graph: Graph, config: ModelConfig, columns: int, num_batches: int = 5
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return the weights, running statistics with them, and the histories after two epochs."""
-    training = TrainConfig(config, num_batches=5, column_blocks=columns)
+    training = TrainConfig(config, num_batches=num_batches, column_blocks=columns)
     torch.manual_seed(0)
     network = build_model(config, graph.num_features, 4)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
@@ -110,6 +112,13 @@ def test_gas_by_columns_leaves_the_same_weights_and_histories(num_layers, batch_
     assert all(level.any() for level in remembered)
     torch.testing.assert_close(blocked, whole, rtol=1e-4, atol=5e-6)
     torch.testing.assert_close(found, remembered, rtol=1e-4, atol=5e-6)
+
+
+def test_gas_by_columns_goes_on_where_a_batch_has_no_neighbor_outside():
+    graph = _graph(num_nodes=200)
+    config = ModelConfig("gas", 20, 3, 0.2)
+    whole, blocked = (_train_gas(graph, config, columns, num_batches=1) for columns in (1, 2))
+    torch.testing.assert_close(blocked, whole, rtol=1e-4, atol=5e-6)
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])

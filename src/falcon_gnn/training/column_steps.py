@@ -315,7 +315,7 @@ def pack_columns(mask: Tensor) -> Tensor:
     """Return a bool matrix with eight columns to a byte, the first in the lowest bit."""
     num_rows, width = mask.shape
     padded = mask if width % 8 == 0 else torch.nn.functional.pad(mask, (0, -width % 8))
-    values = padded.view(torch.uint8).view(num_rows, -1, 8)
+    values = padded.view(torch.uint8).view(num_rows, padded.shape[1] // 8, 8)
     return (values * _bit_values(mask.device)).sum(2, dtype=torch.uint8)
 
 
@@ -323,7 +323,7 @@ def unpack_columns(packed: Tensor, columns: slice) -> Tensor:
     """Return some columns of the matrix, 1 where a bit is set, uint8; they begin at a multiple of eight."""
     octets = packed[:, columns.start // 8 : -(-columns.stop // 8)]
     bits = octets[:, :, None].bitwise_and(_bit_values(packed.device)).ne(0).view(torch.uint8)
-    return bits.view(len(packed), -1)[:, : columns.stop - columns.start]
+    return bits.flatten(1)[:, : columns.stop - columns.start]
 
 
 def _bit_values(device: torch.device) -> Tensor:
