@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,25 @@ def _memory_rows() -> Iterator[dict[str, Any]]:
             "pieces": pieces,
             "mib": row["peak_mib"],
             "times": row["times_unsplit"],
+            "seconds": row["seconds"],
+        }
+    yield from _choice_rows()
+
+
+def _choice_rows() -> Iterator[dict[str, Any]]:
+    """Yield a row per way to train a model on PPI: blocks, bits, fewer nodes."""
+    for line in (_RECORDS / "choices.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        name, way = _MODELS.get(row["model"], row["model"]), row["way"]
+        has_bits, is_smaller = way.startswith("2 bits"), way.endswith("of the nodes")
+        pieces = 1 if way in ("all", "2 bits") else int(re.findall(r"\d+", way)[-1])
+        yield {
+            "graph": "PPI, every model (of fewer nodes their share in %)",
+            "model": f"{name}, {'2 bits' if has_bits else 'fewer nodes'}" if has_bits or is_smaller else name,
+            "step": "unsplit" if way == "all" else way,
+            "pieces": pieces,
+            "mib": row["peak_mib"],
+            "times": row["times"],
             "seconds": row["seconds"],
         }
 
