@@ -14,11 +14,9 @@ and in 2 GB of memory, of which 1.2 GiB are left beside a process with torch and
 
 import argparse
 import os
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from falcon_gnn.graph import Graph
@@ -28,7 +26,7 @@ from falcon_gnn.planning.estimate import estimate_memory
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 from falcon_gnn.training.shapes import GraphShape, shape_of_graph
 from falcon_gnn.training.sources import make_source
-from pieces import CPU, MIB, Step, data_graph
+from pieces import CPU, MIB, Step, data_graph, measure_in_turn
 from records import append_records
 
 CARD_BYTES, MEMORY_BYTES = 3 * 2**30, int(1.2 * 2**30)
@@ -103,20 +101,13 @@ def measure(model: ModelName, graphs: dict[float, Graph]) -> list[dict[str, Any]
         Step(way.config, shape, next(iter(make_source(graphs[way.share], way.config, shape.task, CPU).draw(1))))
         for way in ways
     ]
-    peaks = [step.peak() for step in steps]
-    seconds: list[list[float]] = [[] for _ in ways]
-    for _ in range(ROUNDS):
-        for times, step in zip(seconds, steps, strict=True):
-            start = perf_counter()
-            step.take()
-            times.append(perf_counter() - start)
-    unsplit = statistics.median(seconds[0])
+    measured = measure_in_turn(steps, ROUNDS)
     records = []
-    for way, peak, times in zip(ways, peaks, seconds, strict=True):
+    for way, (peak, seconds) in zip(ways, measured, strict=True):
         record: dict[str, Any] = {
             "table": "choices", "model": model, "way": way.name, "nodes": graphs[way.share].num_nodes,
-            "peak_mib": round(peak / MIB, 1), "seconds": round(statistics.median(times), 3),
-            "times": round(statistics.median(times) / unsplit, 2),
+            "peak_mib": round(peak / MIB, 1), "seconds": round(seconds, 3),
+            "times": round(seconds / measured[0][1], 2),
         }  # fmt: skip
         if model == "gcn":
             for name, budget, device in (("card", CARD_BYTES, "cuda"), ("memory", MEMORY_BYTES, "cpu")):

@@ -76,6 +76,18 @@ class Step:
         return measure_peak(self.take, known=lambda: tensors_within([self.model, self.optimizer, self.batch])).total
 
 
+def measure_in_turn(steps: list[Step], rounds: int) -> list[tuple[int, float]]:
+    """Return each step's peak in bytes and its median seconds; a round takes every step once."""
+    peaks = [step.peak() for step in steps]
+    seconds: list[list[float]] = [[] for _ in steps]
+    for _ in range(rounds):
+        for times, step in zip(seconds, steps, strict=True):
+            start = perf_counter()
+            step.take()
+            times.append(perf_counter() - start)
+    return list(zip(peaks, map(statistics.median, seconds), strict=True))
+
+
 def drawn_rows(shape: GraphShape) -> RowBatch:
     """Return a batch of rows with three blocks of columns."""
     generator = torch.Generator().manual_seed(0)
@@ -136,21 +148,13 @@ def measure_table(cases: list[Case], shape: GraphShape, graph: Graph | None, rou
         drawn_rows(shape) if graph is None else next(iter(make_source(graph, cases[0].config, shape.task, CPU).draw(1)))
     )
     steps = [Step(case.config, shape, batch) for case in cases]
-    peaks = [step.peak() for step in steps]
-    seconds: list[list[float]] = [[] for _ in cases]
-    for _ in range(rounds):
-        for times, step in zip(seconds, steps, strict=True):
-            start = perf_counter()
-            step.take()
-            times.append(perf_counter() - start)
-    unsplit = statistics.median(seconds[0])
+    measured = measure_in_turn(steps, rounds)
     records = []
-    for case, peak, times in zip(cases, peaks, seconds, strict=True):
+    for case, (peak, seconds) in zip(cases, measured, strict=True):
         predicted = estimate_batch(shape, largest_batch(shape, case.config), case.config).total
         record = case.describe() | {
             "peak_mib": round(peak / MIB, 1), "predicted_mib": round(predicted / MIB, 1),
-            "seconds": round(statistics.median(times), 3),
-            "times_unsplit": round(statistics.median(times) / unsplit, 2),
+            "seconds": round(seconds, 3), "times_unsplit": round(seconds / measured[0][1], 2),
             "times_predicted": round(relative_time(shape, case.config), 2),
         }  # fmt: skip
         records.append(record)
