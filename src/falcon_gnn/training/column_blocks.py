@@ -5,8 +5,6 @@ are kept compressed (:mod:`falcon_gnn.training.coded_columns`); GAS reads its hi
 (:mod:`falcon_gnn.training.history_columns`).
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -18,44 +16,31 @@ from falcon_gnn.training.config import Precision
 from falcon_gnn.training.history import HistoryBatch, HistoryInput
 from falcon_gnn.training.history_columns import CodedHistoryStep, HistoryStep
 from falcon_gnn.training.models import GCN
+from falcon_gnn.training.pieces import Pieces
 from falcon_gnn.training.targets import Targets
 
 
-@dataclass(frozen=True)
-class Columns:
-    """How hidden layers are cut by columns.
-
-    Attributes:
-        num_blocks: Into how many blocks.
-        precision: As in ``training_step``.
-        walked: Blocks that are gone through at all; None for all of them. Memory is predicted from the first few.
-    """
-
-    num_blocks: int
-    precision: Precision = "float32"
-    walked: int | None = None
-
-
-def make_block_step(model: nn.Module, batch: Batch, columns: Columns) -> BlockedStep | None:
+def make_block_step(model: nn.Module, batch: Batch, precision: Precision, pieces: Pieces) -> BlockedStep | None:
     """Return the step that goes through a batch by columns; None where there are no hidden layers to go through so.
 
     Args:
         model: In training mode.
         batch: On the model's device. A single node has no moments of its own.
-        columns: How hidden layers are cut; a single block is none.
+        precision: As in ``training_step``.
+        pieces: How hidden layers are cut; a single block of columns is none.
     """
-    if columns.num_blocks == 1 or not isinstance(model, GCN) or not isinstance(batch, GraphBatch | HistoryBatch):
+    if pieces.columns == 1 or not isinstance(model, GCN) or not isinstance(batch, GraphBatch | HistoryBatch):
         return None
     inputs, bits = batch.inputs, model.config.bits
     if model.config.num_layers == 1 or inputs.adjacency.num_rows == 1:
         return None
-    dtype = torch.bfloat16 if columns.precision == "bf16" else None
+    dtype = torch.bfloat16 if precision == "bf16" else None
     # What a model of one hidden layer keeps is made of the features again: there is nothing to compress.
     is_coded = bits is not None and model.config.num_layers > 2
     if isinstance(inputs, HistoryInput):
         kind = CodedHistoryStep if is_coded else HistoryStep
-        return kind(model, inputs, columns.num_blocks, dtype, columns.walked)
-    return (CodedStep if is_coded else BlockedStep)(model, inputs, columns.num_blocks, dtype, columns.walked)
+        return kind(model, inputs, pieces.columns, dtype, pieces.walked)
+    return (CodedStep if is_coded else BlockedStep)(model, inputs, pieces.columns, dtype, pieces.walked)
 
 
 def add_block_gradients(step: BlockedStep, batch: Batch, weight: Tensor | float) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.training.batches import RowBatch, UnsentBatch
-from falcon_gnn.training.column_blocks import Columns, add_block_gradients, make_block_step
+from falcon_gnn.training.column_blocks import add_block_gradients, make_block_step
 from falcon_gnn.training.config import Precision, TrainConfig
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
 from falcon_gnn.training.transfer import locked_batch, read_ahead
@@ -60,13 +60,12 @@ def training_step(
         any label, where the weights stay.
     """
     is_single = len(batches) == 1
-    columns = Columns(pieces.columns, precision, pieces.walked)
     device = next(model.parameters()).device
     sums: list[tuple[Tensor, Tensor | float, Tensor | float]] = []
     for batch in batches:
         ready = batch.to(device)
         targets = ready.targets
-        by_columns = make_block_step(model, ready, columns)
+        by_columns = make_block_step(model, ready, precision, pieces)
         if len(targets) == 0:
             with torch.no_grad():
                 _ = ready.outputs(model) if by_columns is None else by_columns.forward()
