@@ -121,8 +121,9 @@ def _sort_edges(
     counts, num_self_loops = _count_ranges(walk, num_nodes, shift)
     sizes = sum((own.sum(axis=0, dtype=np.int64) for own in counts), np.zeros(1, np.int64))
     num_entries = int(sizes.sum())
-    groups = _groups_of(sizes)
-    num_words = max((int(sizes[first:stop].sum()) for first, stop in groups), default=0)
+    room = np.concatenate([[0], np.cumsum(sizes)])
+    groups = list(cut_into_blocks(room, _GROUP_ENTRIES))
+    num_words = max((int(room[stop] - room[first]) for first, stop in groups), default=0)
     entry_bytes = num_entries * np.dtype(dtype).itemsize
     is_mapped = _is_mapped(entry_bytes)
     require_memory(8 * num_words + (0 if is_mapped else entry_bytes), f"hold an adjacency of {num_entries:,} entries")
@@ -132,7 +133,7 @@ def _sort_edges(
     num_found = np.zeros(2, np.int64)
     num_kept = 0
     for first, stop in groups:
-        starts = np.concatenate([[0], np.cumsum(sizes[first:stop])])
+        starts = room[first : stop + 1] - room[first]
         dealt = starts[:-1].copy()
         for whole, (source, target, _) in zip(counts, walk(), strict=True):
             own = whole[:, first:stop]
@@ -185,17 +186,19 @@ def _count_ranges(
     return counts, num_self_loops
 
 
-def _groups_of(sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return (first, stop) of ranges that are sorted together, by how many entries they hold."""
-    groups = []
+def cut_into_blocks(room: NDArray[np.int64], num_entries: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, stop) of neighboring ranges that hold at most so many entries together, or are a single one.
+
+    Args:
+        room: Where the entries of each range begin, and where the last one's end, shape ``(ranges + 1,)``.
+        num_entries: Entries of a block.
+    """
     first = 0
-    ends = np.cumsum(sizes)
-    while first < len(sizes):
-        before = int(ends[first - 1]) if first else 0
-        stop = max(first + 1, int(np.searchsorted(ends, before + _GROUP_ENTRIES, side="right")))
-        groups.append((first, stop))
+    while first < len(room) - 1:
+        stop = int(np.searchsorted(room, room[first] + num_entries, side="right")) - 1
+        stop = min(max(stop, first + 1), len(room) - 1)
+        yield first, stop
         first = stop
-    return groups
 
 
 def _refuse_edge(source: IntArray, target: IntArray, edge: int, num_nodes: int, num_before: int) -> None:

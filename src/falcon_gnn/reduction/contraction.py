@@ -1,13 +1,12 @@
 """Which node each node ends up in, and the graph that is left (Alg. 1, lines 6 to 13)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.adjacency import IntArray
+from falcon_gnn.adjacency import IntArray, cut_into_blocks
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
 from falcon_gnn.resources import require_memory
 
@@ -151,7 +150,7 @@ def _merge_counted(
     counts = np.empty((_NUM_PARTS, ((num_groups - 1) >> shift) + 1), np.int64)
     kernels.count_group_ranges(indptr, new_ids, shift, counts)
     room = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
-    blocks = list(_blocks_of(room, max(_BLOCK_ENTRIES, len(indices) // _MOST_READINGS)))
+    blocks = list(cut_into_blocks(room, max(_BLOCK_ENTRIES, len(indices) // _MOST_READINGS)))
     most = max(int(room[stop] - room[first]) for first, stop in blocks)
     require_memory((8 + 4 * is_counted) * most, f"merge the edges of {num_groups:,} groups")
     words, tallies = np.empty(most, np.uint64), np.empty(most if is_counted else 0, np.uint32)
@@ -191,7 +190,7 @@ def _merge_weighted(
     room = np.concatenate(([0], np.cumsum(np.diff(indptr)[members])))[group_starts]
     starts, internal = np.zeros(num_groups + 1, np.int64), np.empty(num_groups)
     merged, sums = np.empty(0, indices.dtype), np.empty(0)
-    for first, stop in _blocks_of(room, _WEIGHTED_BLOCK_ENTRIES):
+    for first, stop in cut_into_blocks(room, _WEIGHTED_BLOCK_ENTRIES):
         own_room, widths = room[first : stop + 1] - room[first], np.empty(stop - first, np.int64)
         row, row_sums = np.empty(own_room[-1], indices.dtype), np.empty(own_room[-1])
         shape = (indptr, indices, weight, group_starts, members, new_ids, first, own_room)
@@ -202,16 +201,6 @@ def _merge_weighted(
             kernels.copy_rows(own_room, widths, starts[first : stop + 1], block, whole)
     kernels.mirror_sums(starts, merged, sums)
     return MergedEdges(starts, merged, sums.astype(edge_weight.dtype), internal)
-
-
-def _blocks_of(room: IdArray, num_entries: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, stop) of groups whose rows, as long as they may become, hold so many entries together."""
-    first = 0
-    while first < len(room) - 1:
-        stop = int(np.searchsorted(room, room[first] + num_entries, side="right")) - 1
-        stop = min(max(stop, first + 1), len(room) - 1)
-        yield first, stop
-        first = stop
 
 
 def _lengthen(whole: NDArray[Any], num_entries: int) -> None:
