@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import GraphError
+from falcon_gnn.progress import tell_share
 from falcon_gnn.resources import available_memory, release_pages, require_memory, scratch_array
 
 IntArray = NDArray[np.integer[Any]]
@@ -17,12 +18,18 @@ EdgeChunk = tuple[IntArray, IntArray, NDArray[np.floating[Any]] | None]
 CHUNK_EDGES = 1 << 22
 _PART_EDGES = 1 << 19
 """Edges of a chunk that one thread goes through; any number gives the same adjacency."""
-_MOST_SHARE = 0.4
-"""Of the available memory: an adjacency that needs more is written to a file and mapped."""
+_MOST_SHARE = 0.8
+"""Of the available memory: an adjacency with which a collapse would need more is written to a file and mapped."""
+_NODE_BYTES = 110
+"""What a collapse holds per node beside two adjacencies, the graph's and the one of the edges that are left."""
 _FEWEST_RANGE_BITS = 11
 _MOST_RANGES_BITS = 12
 _GROUP_ENTRIES = 1 << 27
 """Entries that are sorted between two readings of the edges: 8 bytes each, meanwhile."""
+
+
+_COUNTING_SHARE = 0.1
+"""Of the time to make an adjacency."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,8 @@ def build_adjacency(
 ) -> Adjacency:
     """Build the adjacency of an undirected graph by counting sort.
 
-    An unweighted adjacency that would take most of the memory lies in a file of the temporary folder (``TMPDIR``),
-    which is gone when the process ends, however it ends.
+    An unweighted adjacency with which a collapse would take most of the memory lies in a file of the temporary folder
+    (``TMPDIR``), which is gone when the process ends, however it ends.
 
     Without weights nothing is read or written at random but what lies in a core's cache: the edges are walked once to
     count, and once for each group of rows, whose entries are dealt to ranges of rows and sorted there.
@@ -125,22 +132,23 @@ def _sort_edges(
     groups = list(cut_into_blocks(room, _GROUP_ENTRIES))
     num_words = max((int(room[stop] - room[first]) for first, stop in groups), default=0)
     entry_bytes = num_entries * np.dtype(dtype).itemsize
-    is_mapped = _is_mapped(entry_bytes)
+    is_mapped = _is_mapped(entry_bytes, num_nodes)
     require_memory(8 * num_words + (0 if is_mapped else entry_bytes), f"hold an adjacency of {num_entries:,} entries")
     indices = scratch_array(num_entries, dtype) if is_mapped else np.empty(num_entries, dtype)
     words = np.empty(num_words, np.uint64)
     indptr = np.zeros(num_nodes + 1, np.int64)
     num_found = np.zeros(2, np.int64)
     num_kept = 0
-    for first, stop in groups:
+    for number, (first, stop) in enumerate(groups):
         starts = room[first : stop + 1] - room[first]
         dealt = starts[:-1].copy()
-        for whole, (source, target, _) in zip(counts, walk(), strict=True):
+        for chunk, (whole, (source, target, _)) in enumerate(zip(counts, walk(), strict=True)):
             own = whole[:, first:stop]
             # Each part begins where the one before it ends.
             cursor = dealt + np.cumsum(own, axis=0) - own
             kernels.deal_ends(source, target, shift, key_bits, first, stop, cursor, words)
             dealt += own.sum(axis=0)
+            tell_share(_COUNTING_SHARE + (1 - _COUNTING_SHARE) * (number + chunk / len(counts)) / len(groups))
         kept, found = np.empty(stop - first, np.int64), np.empty((stop - first, 2), np.int64)
         kernels.merge_ranges(words, starts, shift, key_bits, first, indptr[1:], kept, found)
         targets = num_kept + np.concatenate([[0], np.cumsum(kept)])
@@ -158,10 +166,10 @@ def _sort_edges(
     return Adjacency(indptr, indices, None, cleaning)
 
 
-def _is_mapped(entry_bytes: int) -> bool:
-    """Whether so many bytes of neighbors lie in a file: where they would take most of the memory there is."""
+def _is_mapped(entry_bytes: int, num_nodes: int) -> bool:
+    """Whether so many bytes of neighbors lie in a file: where a collapse would take most of the memory there is."""
     available = available_memory()
-    return available is not None and entry_bytes > _MOST_SHARE * available
+    return available is not None and 2 * entry_bytes + _NODE_BYTES * num_nodes > _MOST_SHARE * available
 
 
 def _count_ranges(

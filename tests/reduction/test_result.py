@@ -60,11 +60,11 @@ def test_ctrl_c_while_a_mapping_is_written_leaves_the_old_one(result, tmp_path, 
     result.save_mapping(tmp_path / "mapping.npz")
     old = (tmp_path / "mapping.npz").read_bytes()
 
-    def write_half(file, **_):
+    def write_half(file, *_, **__):
         file.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(np, "savez_compressed", write_half)
+    monkeypatch.setattr(np.lib.format, "write_array", write_half)
     with pytest.raises(KeyboardInterrupt):
         result.save_mapping(tmp_path / "mapping.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["mapping.npz"]

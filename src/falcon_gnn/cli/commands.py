@@ -1,7 +1,7 @@
 """The command ``falcon-gnn``: options in, one call, tables out. It decides nothing."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,18 +14,18 @@ from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.option_file import FileCommand, file_commands, show_options
 from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
-from falcon_gnn.cli.sources import Source, load_source, loading_stage, make_budget, make_training
+from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
 from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.planning.budget_text import Prefer
+from falcon_gnn.progress import telling_time_left
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from falcon_gnn.graph import Graph
     from falcon_gnn.pipeline.outcome import RunOutcome
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
@@ -122,17 +122,15 @@ def collapse(
     amount = budget.required()
     config = RunConfig.of(training, amount, was_given, budget.preset).reduction
     assert isinstance(config, CollapseConfig)
-    load = partial(load_source, source, values)
     if engine == "spark":
-        _collapse_on_spark(source, load, values, config, out, master)
+        _collapse_on_spark(source, values, config, out, master)
         return
     from falcon_gnn.pipeline.outputs import write_collapse
     from falcon_gnn.pipeline.training_graph import fit_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
 
     with show_stages() as on_stage:
-        on_stage(loading_stage(values))
-        graph = load()
+        graph = load_source(source, values, on_stage)
         if budget.memory is None:
             result = run_collapse(graph, config, on_stage=on_stage)
         else:
@@ -143,7 +141,8 @@ def collapse(
                 return
             result = fit.result
         on_stage("writing files")
-        has_page = write_collapse(graph, result, out, title=f"{Path(source).name} collapsed")
+        with telling_time_left("writing files", on_stage):
+            has_page = write_collapse(graph, result, out, title=f"{Path(source).name} collapsed")
     print_collapse(result.report)
     say_written(out, has_page)
 
@@ -194,8 +193,7 @@ def predict(
 
     check_writable(out, is_folder=False, option="--out")
     with show_stages() as on_stage:
-        on_stage(loading_stage(options["options"]))
-        graph = load_source(source, options["options"])
+        graph = load_source(source, options["options"], on_stage)
         on_stage("prediction")
         count = predict_to_file(run, graph, out)
     typer.echo(f"{count:,} nodes labelled in {out}")
@@ -226,8 +224,7 @@ def plan(
     training = make_training({**values, "num_batches": 1})
     configs, scope = standard_configs(training, values["num_batches"]), values["scope"]
     with show_stages() as on_stage:
-        on_stage(loading_stage(values))
-        graph = load_source(source, values)
+        graph = load_source(source, values, on_stage)
         on_stage("planning")
         plans = plan_models(graph, configs, memory, scope=scope, prefer=prefer)
         if out is not None:
@@ -295,7 +292,7 @@ def _file_commands(name: str | None, words: list[str]) -> list[Any]:
 
 
 def _collapse_on_spark(
-    source: str, load: Callable[[], "Graph"], values: Mapping[str, Any], config: CollapseConfig, out: Path,
+    source: str, values: Mapping[str, Any], config: CollapseConfig, out: Path,
     master: str | None,
 ) -> None:  # fmt: skip
     from falcon_gnn.reporting.terminal import spark_table
@@ -306,14 +303,13 @@ def _collapse_on_spark(
 
     told = {name: values[name] for name in vars(LoadOptions()) if name != "nodes"}
     told["download"] = told["download"] or None
-    tables_of = TableSource(source, values["nodes"], load, told)
+    tables_of = TableSource(source, values["nodes"], partial(load_source, source, values), told)
     check_options(config)
     tables_of.check()
     with show_stages() as on_stage:
         on_stage("starting Spark")
         spark = open_session(master)
-        on_stage(loading_stage(values))
-        tables = tables_of.open(spark)
+        tables = tables_of.open(spark, on_stage)
         on_stage("collapsing on Spark")
         result = run_on_spark(*tables, config, spark=spark)
         on_stage("writing files")
@@ -340,8 +336,7 @@ class _TrainJob:
         from falcon_gnn.pipeline.run import run
 
         with show_stages() as on_stage:
-            on_stage("loading")
-            graph = load_source(self.source, self.values)
+            graph = load_source(self.source, self.values, on_stage)
             return run(graph, self.config, prefer=self.budget.prefer, on_stage=on_stage, **self._told())
 
     def run_in_team(self) -> "RunOutcome | None":

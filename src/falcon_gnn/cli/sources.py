@@ -1,6 +1,6 @@
 """What several commands make of their options: the graph, the training, the node budget."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,6 +8,7 @@ import typer
 from falcon_gnn.cli.fields import chosen
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.pipeline.options import BudgetOptions
+from falcon_gnn.progress import telling_time_left
 from falcon_gnn.reduction.budgets import parse_budget
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 
@@ -43,14 +44,19 @@ def make_training(values: Mapping[str, Any]) -> TrainConfig:
     return training
 
 
-def load_source(source: str, values: Mapping[str, Any]) -> "Graph":
-    """Return the graph that a source names."""
+def load_source(source: str, values: Mapping[str, Any], on_stage: Callable[[str], None] = lambda _: None) -> "Graph":
+    """Return the graph that a source names.
+
+    Args:
+        source: A name or a path.
+        values: The options given.
+        on_stage: Told that it is loaded, and how far that is.
+    """
     from falcon_gnn.datasets.load import load_graph
 
     told = {name: values[name] for name in (*vars(LoadOptions()), "seed") if name in values}
-    return load_graph(source, **told)
-
-
-def loading_stage(values: Mapping[str, Any]) -> str:
-    """Return what the loading of a graph is called on the screen; a download draws a bar of its own."""
-    return "downloading" if values["download"] else "loading"
+    # A download draws a bar of its own.
+    stage = "downloading" if told.get("download") else "loading"
+    on_stage(stage)
+    with telling_time_left(stage, on_stage):
+        return load_graph(source, **told)

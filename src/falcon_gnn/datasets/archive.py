@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.datasets.foreign import as_layout
-from falcon_gnn.datasets.layout import RESERVED_NAMES, Arrays, graph_from_arrays, graph_to_arrays
+from falcon_gnn.datasets.layout import RESERVED_NAMES, Arrays, edges_to_blocks, graph_from_arrays, nodes_to_arrays
 from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.files import replacing
+from falcon_gnn.files import replacing, write_archive
 from falcon_gnn.graph import Graph
 from falcon_gnn.resources import require_memory
 
@@ -109,10 +109,10 @@ def write_npz(graph: Graph, path: str | Path) -> None:
     if target.suffix != ".npz":
         msg = f"path must end in .npz, got {target}."
         raise OptionError(msg)
-    arrays = graph_to_arrays(graph)
+    arrays = nodes_to_arrays(graph)
     check_storable(arrays)
     with replacing(target) as temporary:
-        _write_arrays(temporary, arrays)
+        write_archive(temporary, arrays, edges_to_blocks(graph))
 
 
 def check_storable(arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -126,11 +126,3 @@ def check_storable(arrays: Mapping[str, NDArray[Any]]) -> None:
         if not name or Path(name).name != name:
             msg = f"node_attributes names must be plain file names, got {name!r}. Rename it."
             raise GraphError(msg)
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """As numpy.savez_compressed, which cannot store an array named ``file`` and takes six times as long."""
-    with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)

@@ -1,20 +1,18 @@
 """Graphs in a folder of `.npy` files, which are memory-mapped: features stay on disk until they are used."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.adjacency import CHUNK_EDGES
 from falcon_gnn.datasets.archive import check_storable
 from falcon_gnn.datasets.foreign import as_layout
-from falcon_gnn.datasets.layout import graph_from_arrays, nodes_to_arrays
+from falcon_gnn.datasets.layout import edges_to_blocks, graph_from_arrays, nodes_to_arrays
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
-from falcon_gnn.files import replacing_folder
+from falcon_gnn.files import replacing_folder, write_blocks
 from falcon_gnn.graph import Graph
 
 _FIX = (
@@ -73,31 +71,8 @@ def write_folder(graph: Graph, path: str | Path) -> None:
     arrays = nodes_to_arrays(graph)
     check_storable(arrays)
     with replacing_folder(path) as folder:
-        pairs = (pair for pair, _ in _edge_blocks(graph))
-        _save_blocks(folder / "edge_index.npy", (2, graph.num_edges), graph.indices.dtype, pairs)
-        if graph.edge_weight is not None:
-            weights = (weight for _, weight in _edge_blocks(graph) if weight is not None)
-            _save_blocks(folder / "edge_weight.npy", (graph.num_edges,), graph.edge_weight.dtype, weights)
+        for name, blocks in edges_to_blocks(graph).items():
+            with (folder / f"{name}.npy").open("wb") as file:
+                write_blocks(file, blocks)
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-
-
-def _edge_blocks(graph: Graph) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Yield each edge once, u < v, shape ``(block, 2)``, and the weights, in blocks of whole rows."""
-    bounds = np.searchsorted(graph.indptr, np.arange(0, len(graph.indices), CHUNK_EDGES))
-    for start, stop in pairwise([*np.unique(bounds).tolist(), graph.num_nodes]):
-        entries = slice(graph.indptr[start], graph.indptr[stop])
-        target = graph.indices[entries]
-        source = np.repeat(np.arange(start, stop, dtype=target.dtype), np.diff(graph.indptr[start : stop + 1]))
-        once = source < target
-        weight = None if graph.edge_weight is None else graph.edge_weight[entries][once]
-        yield np.stack([source[once], target[once]], axis=1), weight
-
-
-def _save_blocks(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Iterator[NDArray[Any]]) -> None:
-    """Write an array whose columns come in blocks, as one ``.npy`` file."""
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": True, "shape": shape}
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in blocks:
-            block.tofile(file)

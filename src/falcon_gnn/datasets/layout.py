@@ -13,19 +13,22 @@ as ``name.indptr``, ``name.indices``, ``name.data`` and ``name.shape``.
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.adjacency import CHUNK_EDGES
 from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.files import ArrayBlocks
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Graph
 from falcon_gnn.graph_checks import Features
 from falcon_gnn.labels import infer_task
 from falcon_gnn.masks import find_masks
+from falcon_gnn.progress import tell_share
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -130,12 +133,32 @@ def graph_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     Raises:
         GraphError: If a node attribute bears a name of the layout.
     """
-    source = np.repeat(np.arange(graph.num_nodes, dtype=graph.indices.dtype), graph.degrees)
-    is_first = source < graph.indices
-    arrays: dict[str, NDArray[Any]] = {"edges": np.stack([source[is_first], graph.indices[is_first]], axis=1)}
-    if graph.edge_weight is not None:
-        arrays["edge_weight"] = graph.edge_weight[is_first]
+    arrays = {name: np.concatenate(list(blocks)) for name, (_, _, blocks) in edges_to_blocks(graph).items()}
     return arrays | nodes_to_arrays(graph)
+
+
+def edges_to_blocks(graph: Graph) -> dict[str, ArrayBlocks]:
+    """Return the edges, each once as (u, v) with u < v, ``edges`` of shape ``(E, 2)``, and ``edge_weight`` if any."""
+    arrays: dict[str, ArrayBlocks] = {
+        "edges": ((graph.num_edges, 2), graph.indices.dtype, (pairs for pairs, _ in _edge_blocks(graph)))
+    }
+    if graph.edge_weight is not None:
+        weights = (weight for _, weight in _edge_blocks(graph) if weight is not None)
+        arrays["edge_weight"] = ((graph.num_edges,), graph.edge_weight.dtype, weights)
+    return arrays
+
+
+def _edge_blocks(graph: Graph) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yield edges, shape ``(block, 2)``, and their weights, in blocks of whole rows."""
+    bounds = np.searchsorted(graph.indptr, np.arange(0, len(graph.indices), CHUNK_EDGES))
+    for start, stop in pairwise([0, *np.unique(bounds[1:]).tolist(), graph.num_nodes]):
+        entries = slice(graph.indptr[start], graph.indptr[stop])
+        target = graph.indices[entries]
+        source = np.repeat(np.arange(start, stop, dtype=target.dtype), np.diff(graph.indptr[start : stop + 1]))
+        once = source < target
+        weight = None if graph.edge_weight is None else graph.edge_weight[entries][once]
+        yield np.stack([source[once], target[once]], axis=1), weight
+        tell_share(stop / graph.num_nodes)
 
 
 def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import ConvergenceError, OptionError
+from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.neighbor_sums import NeighborSums
 
 ScoreArray = NDArray[np.float64]
@@ -127,6 +128,7 @@ def pagerank(
     share *= x
     totals, changes = np.zeros(num_nodes), np.empty(-(-num_nodes // _RUN_NODES))
     sums = NeighborSums(indptr, indices)
+    first = None
     for _ in range(max_iterations):
         base = (1 - DAMPING + DAMPING * x[isolated].sum()) / num_nodes
         sums.add(share, totals)
@@ -135,6 +137,8 @@ def pagerank(
         if change < tolerance:
             scores: ScoreArray = x / x.sum()
             return scores
+        first = first or change
+        tell_share(_share_converged(first, change, tolerance))
     msg = f"PageRank changes by {change:.3g} after {max_iterations} iterations; the tolerance is {tolerance:.3g}."
     raise ConvergenceError(msg)
 
@@ -163,6 +167,7 @@ def eigenvector_centrality(
     x = np.full(num_nodes, 1 / num_nodes)
     new, squares = np.empty(num_nodes), np.empty(num_nodes)
     sums = NeighborSums(indptr, indices)
+    first = None
     for _ in range(max_iterations):
         np.copyto(new, x)
         sums.add(x, new)
@@ -172,11 +177,18 @@ def eigenvector_centrality(
         x, new = new, x
         if change < num_nodes * tolerance:
             return x
+        first = first or change
+        tell_share(_share_converged(first, change, num_nodes * tolerance))
     msg = (
         f"Eigenvector centrality changes by {change:.3g} after {max_iterations} iterations; the tolerance is "
         f"{num_nodes * tolerance:.3g}. Use another centrality, for example pagerank."
     )
     raise ConvergenceError(msg)
+
+
+def _share_converged(first: float, change: float, tolerance: float) -> float:
+    """Return how far a change is from the first one to the tolerance: it falls by a factor per iteration."""
+    return min(1.0, max(0.0, float(np.log(first / change) / np.log(first / tolerance)))) if first > tolerance else 0.0
 
 
 def _measure_change(new: ScoreArray, old: ScoreArray) -> float:
@@ -209,6 +221,7 @@ def betweenness_centrality(
     # In steps, so that Ctrl-C is heard in between.
     for start in range(0, len(sources), _SOURCES_PER_STEP):
         add_dependencies(indptr, indices, sources[start : start + _SOURCES_PER_STEP], partial)
+        tell_share((start + _SOURCES_PER_STEP) / len(sources))
     totals = partial.sum(axis=0)
     num_sources = len(sources)
     if num_sources == num_nodes:
@@ -244,6 +257,7 @@ def closeness_centrality(
     reached = np.zeros(num_nodes, np.int64)
     for start in range(0, len(sources), 64 * WORDS):
         add_distances(indptr, indices, sources[start : start + 64 * WORDS], totals, reached)
+        tell_share((start + 64 * WORDS) / len(sources))
     others = reached - 1 if is_exact else _component_sizes(indptr, indices) - 1
     if not is_exact:
         is_source = np.zeros(num_nodes, np.int64)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from falcon_gnn.progress import part_of_work, telling_time_left
+
 OnStage = Callable[[str], None]
 _LOG = logging.getLogger(__name__)
 
@@ -24,11 +26,17 @@ class StageClock:
         self._latest = what
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time what happens inside; seconds of one name add up."""
+    def stage(self, name: str, share: tuple[float, float] = (0.0, 1.0)) -> Iterator[None]:
+        """Time what happens inside; seconds of one name add up.
+
+        Args:
+            name: What the stage is called.
+            share: Which part of the stage it is, from and to, where the stage is done in parts.
+        """
         self.tell(name)
         start = perf_counter()
-        yield
+        with telling_time_left(name, self.tell, self.seconds.get(name, 0.0)), part_of_work(*share):
+            yield
         seconds = perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         _LOG.info("%s took %.3f s", name, seconds)

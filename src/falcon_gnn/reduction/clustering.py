@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning
+from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.matrix import FeatureLabelMatrix
 from falcon_gnn.threads import one_thread
 
@@ -80,6 +81,7 @@ def _mini_batches(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed
     labels = np.empty(matrix.num_rows, np.int32)
     for start, stop in _row_blocks(matrix):
         labels[start:stop] = model.predict(matrix.rows(start, stop))
+        tell_share(stop / matrix.num_rows)
     return labels
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray, cut_into_blocks
+from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, sort_by_group, sort_by_rank
 from falcon_gnn.resources import require_memory
 
@@ -66,7 +67,9 @@ def merge_into_neighbors(indptr: NDArray[np.int64], indices: IntArray, order: Id
         np.empty(num_removed, np.int64),
     )
     start = start[:-1]
+    tell_share(0.2)
     kernels.fold_survivors(indptr, indices, new_ids, start, stop, entries, nodes)
+    tell_share(0.6)
     ranks = np.concatenate([rank[order], rank[survivors]]).astype(dtype)
     following, heap = np.full(num_removed, -1, dtype), np.full(num_removed, -1, np.int64)
     last = np.arange(num_removed, dtype=dtype)
@@ -170,6 +173,7 @@ def _merge_counted(
         if is_counted:
             _lengthen(sums, len(merged))
             copy_ranges(tallies, pieces[0], targets, sums)
+        tell_share(int(room[stop]) / max(1, int(room[-1])))
     np.cumsum(starts, out=starts)
     return MergedEdges(starts, merged, sums if is_counted else None, internal)
 
@@ -199,6 +203,7 @@ def _merge_weighted(
         for whole, block in ((merged, row), (sums, row_sums)):
             _lengthen(whole, int(starts[stop]))
             kernels.copy_rows(own_room, widths, starts[first : stop + 1], block, whole)
+        tell_share(stop / num_groups)
     kernels.mirror_sums(starts, merged, sums)
     return MergedEdges(starts, merged, sums.astype(edge_weight.dtype), internal)
 

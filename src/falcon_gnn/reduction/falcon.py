@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.reduction.alike import form_groups, make_teacher, node_kinds, node_space
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays, survivor_arrays, taught_arrays
 from falcon_gnn.reduction.budgets import resolve_budget, select_kept, split_budget
@@ -39,6 +40,12 @@ _NODE_BYTES = 64
 """What every collapse holds per node beside the graph: centrality, rank, cluster, order, group, and one to sort by."""
 
 
+_SCORING_SHARE = 0.8
+"""Of the time of the centrality stage, at 100 million edges by PageRank; the rest is the ranking."""
+_MERGING_SHARE = 0.4
+"""Of the time of the contraction there: who merges into whom; the rest is the edges that are left."""
+
+
 def collapse(
     graph: Graph,
     config: CollapseConfig | None = None,
@@ -57,7 +64,8 @@ def collapse(
         centrality: Scores of the caller's own, shape ``(N_all,)``, taken as given; or a name, as in the config.
         clusters: Clusters of the caller's own, whole numbers >= 0, shape ``(N_all,)``.
         protect: Nodes that are never removed: bool mask ``(N_all,)`` or ids.
-        on_stage: Called with the name of each stage as it begins.
+        on_stage: Called with the name of each stage as it begins, and while a stage lasts with its name, the share that
+            is done and the time left.
         options: Fields of :class:`CollapseConfig`.
 
     Returns:
@@ -96,7 +104,7 @@ def collapse(
     else:
         choice = _choose_neighbors(graph, scope, config, encoding, (own_scores, own_clusters), protected, budget, clock)
     groups = choice.groups
-    with clock.stage("contraction"):
+    with clock.stage("contraction", (_MERGING_SHARE if config.groups == "neighbors" else 0.0, 1.0)):
         merged = merge_edges(
             scope.indptr, scope.indices, scope.edge_weight, groups.assignment, budget, str(config.edge_weights)
         )
@@ -171,8 +179,10 @@ def _choose_neighbors(
             survives = protected | select_by_herding(points, cluster, budgets, ~protected)
         else:
             survives = protected | select_kept(rank, cluster, budgets, ~protected, str(config.selection), config.seed)
+        tell_share(0.5)
         order = order_removals(~survives, rank, cluster, str(config.order))
-    with clock.stage("contraction"):
+        tell_share(0.9)
+    with clock.stage("contraction", (0.0, _MERGING_SHARE)):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
     budgets = budgets + np.bincount(cluster[protected], minlength=len(budgets))
     return _Choice(groups, order, cluster, budgets, phi, rank, teacher)
@@ -274,7 +284,8 @@ def _rank(
     if own_scores is not None:
         return own_scores.astype(np.float64), rank_nodes(own_scores, config.seed)
     sampling = Sampling(config.num_samples, config.closeness_samples, config.seed)
-    phi = compute_centrality(config.centrality, scope.indptr, scope.indices, sampling)
+    with part_of_work(0.0, _SCORING_SHARE):
+        phi = compute_centrality(config.centrality, scope.indptr, scope.indices, sampling)
     return phi, rank_nodes(round_scores(phi), config.seed)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding, encode_labels
+from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.reduction.attributes import Groups
 from falcon_gnn.reduction.clock import StageClock
 from falcon_gnn.reduction.grouping import IdArray
@@ -215,6 +216,7 @@ def _mean_and_std(x: Any, ids: NDArray[np.int64] | None) -> tuple[NDArray[np.flo
     """Return each column's mean and standard deviation in two passes over row blocks, so that nothing cancels."""
     num_rows = x.shape[0] if ids is None else len(ids)
     mean = sum(_column_sums(x, ids)) / num_rows
+    tell_share(0.5)
     variance = sum(_column_sums(x, ids, mean)) / num_rows
     if not isinstance(x, np.ndarray):
         stored = np.bincount((x if ids is None else x[ids]).indices, minlength=x.shape[1])
@@ -252,13 +254,15 @@ def make_report(
     else:
         # Merging never parts a component nor joins two: those with a survivor are left.
         num_after = int(np.count_nonzero(np.bincount(component[groups.kept])))
+    tell_share(0.4)
     labels = features = None
     if encoding is not None and reduced.y is not None:
         visible = None if scope.visible is None else reduced.train_mask
         after = encode_labels(reduced.y, encoding.task, encoding.num_labels, visible)
         labels = summarise_labels(encoding, after)
     if graph.x is not None and graph.num_features:
-        features = summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
+        with part_of_work(0.4, 0.7):
+            features = summarise_features(graph.x, None if scope.is_whole else scope.ids, reduced.x)
     num_dropped = int((groups.assignment < 0).sum())
     shares = ([], []) if labels is None else (labels.shares_before, labels.shares_after)
     homophily = adjusted_homophily(scope, encoding)

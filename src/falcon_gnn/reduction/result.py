@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.files import replacing
+from falcon_gnn.files import replacing, write_archive
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.report import CollapseReport
@@ -74,12 +74,14 @@ class CollapseResult:
     def save_mapping(self, path: str | Path) -> None:
         """Write the map and the per-node arrays to an ``.npz`` file without pickle, whole or not at all."""
         names = ("assignment", "kept", "removal_order", "rank", "clusters", "centrality", "cluster_budgets")
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **{name: getattr(self, name) for name in names})
+        with replacing(path) as temporary:
+            write_archive(temporary, {name: getattr(self, name) for name in names})
 
 
 def spread_to_input(values: NDArray[Any], ids: IdArray, num_nodes: int, filler: float) -> NDArray[Any]:
-    """Return per-node values of the scope on all input nodes, ``filler`` elsewhere."""
+    """Return per-node values of the scope on all input nodes, ``filler`` elsewhere; a whole scope's as they are."""
+    if len(ids) == num_nodes:
+        return values
     result = np.full((num_nodes, *values.shape[1:]), filler, values.dtype)
     result[ids] = values
     return result

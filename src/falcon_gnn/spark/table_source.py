@@ -14,6 +14,7 @@ from falcon_gnn.datasets.layout import graph_to_arrays
 from falcon_gnn.datasets.tables import tables_in
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.resources import require_memory
 
 if TYPE_CHECKING:
@@ -28,24 +29,28 @@ class TableSource:
         source: A Parquet edge list, for which ``nodes`` is the node table; a folder, here or behind an address such as
             ``s3a://bucket/graph``, that holds ``nodes.parquet`` and ``edges.parquet``; or whatever ``load`` reads.
         nodes: The node table of an edge list.
-        load: Reads a source that is no Parquet.
+        load: Reads a source that is no Parquet, and tells how far it is.
         options: What was told about reading it, by name; None where nothing was.
     """
 
     source: str
     nodes: Path | None
-    load: Callable[[], Graph]
+    load: Callable[[OnStage], Graph]
     options: Mapping[str, object]
 
-    def open(self, spark: "SparkSession") -> "tuple[DataFrame | str, DataFrame | str]":
+    def open(self, spark: "SparkSession", on_stage: OnStage) -> "tuple[DataFrame | str, DataFrame | str]":
         """Return the node and the edge table: the paths of Parquet files, or else the loaded graph sent to Spark.
+
+        Args:
+            spark: The session.
+            on_stage: Told that a graph is loaded.
 
         Raises:
             GraphError: If an option does not concern Parquet tables, or the source cannot be loaded or sent.
         """
         paths = self.find_paths()
         if paths is None:
-            return upload_graph(spark, self.load())
+            return upload_graph(spark, self.load(on_stage))
         for name, value in self.options.items():
             if value is not None:
                 msg = f"{name} has no meaning for Parquet tables that Spark reads, got {value!r}. Leave it out."
