@@ -22,7 +22,7 @@ from falcon_gnn.planning.fit import (
     shrink_to_fit,
     standard_configs,
 )
-from falcon_gnn.planning.ways import exact_ways, relative_time
+from falcon_gnn.planning.ways import CODEC_TIME, exact_ways, relative_time
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.batches import FullBatch
@@ -334,14 +334,31 @@ def test_the_fastest_way_that_fits_is_taken() -> None:
 
 def test_the_time_of_sweeps_counts_every_product() -> None:
     """Two norms, one matrix kept: by hand from the module's list of sweeps, in units of a hidden product."""
-    shape = GraphShape(5_000, 0, 100, 100, "classes", 5_000)
+    shape = GraphShape(5_000, 0, 300, 100, "classes", 5_000)
     config = TrainConfig(ModelConfig("sign", 1_000, 3, batch_norm=True, num_hops=0), micro_batches=5)
-    first, hidden, head = 0.1, 1.0, 0.1
+    first, hidden, head = 0.3, 1.0, 0.1
     unsplit = 3 * (first + hidden + head) - first
     moments = first + hidden
     backward = 3 * head + 2 * head + first + 2 * (first + hidden) - first
     correction = 3 * first - first
     assert relative_time(shape, config) == pytest.approx((moments + backward + correction) / unsplit)
+
+
+def test_a_narrow_input_spares_the_sweeps_of_the_first_norm() -> None:
+    """By hand as above, for 200 inputs to 1,000 hidden values: no correction; without a kept matrix no first sweep."""
+    shape = GraphShape(5_000, 0, 200, 100, "classes", 5_000)
+    config = TrainConfig(ModelConfig("sign", 1_000, 3, batch_norm=True, num_hops=0), micro_batches=5)
+    first, hidden, head = 0.2, 1.0, 0.1
+    unsplit, below = 3 * (first + hidden + head) - first, first + hidden
+    kept = below + 3 * head + 2 * head + first + 2 * below - first
+    assert relative_time(shape, config) == pytest.approx(kept / unsplit)
+    none_kept = below + 3 * head + below + 2 * head + below + 2 * below - first
+    assert relative_time(shape, replace(config, keep_matrix=False)) == pytest.approx(none_kept / unsplit)
+    # What codes know of the first norm's input is no linear function of it.
+    coded = replace(config, model=replace(config.model, model="qsign", bits=2))
+    assert relative_time(shape, coded) == pytest.approx(CODEC_TIME * (kept + 3 * first - first) / unsplit)
+    shallow = replace(config, model=replace(config.model, num_layers=2))
+    assert relative_time(shape, shallow) == pytest.approx(1)
 
 
 def test_a_table_of_models_goes_on_past_one_that_does_not_fit(graph: Graph) -> None:

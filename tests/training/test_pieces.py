@@ -36,19 +36,24 @@ def _targets(kind: str) -> Targets:
     return Targets(values, "regression" if kind == "regression" else "multilabel", weights=None)
 
 
-def _batch(num_blocks: int, kind: str = "multilabel") -> RowBatch:
+def _batch(num_blocks: int, kind: str = "multilabel", num_features: int = NUM_FEATURES) -> RowBatch:
     generator = torch.Generator().manual_seed(4)
-    return RowBatch(torch.randn(NUM_ROWS, num_blocks * NUM_FEATURES, generator=generator), _targets(kind))
+    features = torch.randn(NUM_ROWS, num_blocks * num_features, generator=generator)
+    # Features that are far from 0 and of several sizes: means and scatter have something to say.
+    return RowBatch(features * torch.linspace(0.5, 2, features.shape[1]) + 3, _targets(kind))
 
 
-def _model(config: ModelConfig) -> nn.Module:
+def _model(config: ModelConfig, num_features: int = NUM_FEATURES) -> nn.Module:
     torch.manual_seed(0)
-    return build_model(config, NUM_FEATURES, NUM_OUTPUTS).train()
+    return build_model(config, num_features, NUM_OUTPUTS).train()
 
 
-def _steps(config: ModelConfig, pieces: Pieces, num_steps: int = 5) -> tuple[nn.Module, torch.optim.Adam, list[float]]:
+def _steps(
+    config: ModelConfig, pieces: Pieces, num_features: int = NUM_FEATURES, num_steps: int = 5
+) -> tuple[nn.Module, torch.optim.Adam, list[float]]:
     """Take steps in double precision: Adam makes whole steps of the rounding of a gradient that ought to be 0."""
-    network, batch = _model(config).double(), _batch(config.num_hops + 1)
+    network = _model(config, num_features).double()
+    batch = _batch(config.num_hops + 1, num_features=num_features)
     batch = RowBatch(batch.features.double(), replace(batch.targets, values=batch.targets.values.double()))
     optimizer = make_optimizer(network, TrainConfig(config))
     torch.manual_seed(1)
@@ -73,15 +78,18 @@ def _is_free(name: str, config: ModelConfig) -> bool:
     return config.batch_norm and is_linear_bias and not name.endswith(f"linears.{last}.bias")
 
 
-@pytest.mark.parametrize("keep_matrix", [True, False])
-@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize(
+    ("batch_norm", "keep_matrix", "num_features"),
+    [(False, True, 12), (True, True, 12), (True, False, 12), (True, True, 2), (True, False, 2)],
+)
 @pytest.mark.parametrize("num_layers", [2, 3, 4])
 @pytest.mark.parametrize(("model", "bits"), ROW_MODELS)
-def test_five_steps_in_pieces_are_five_unsplit_steps(model, bits, num_layers, batch_norm, keep_matrix):
+def test_five_steps_in_pieces_are_five_unsplit_steps(model, bits, num_layers, batch_norm, keep_matrix, num_features):
+    """Two features a hop are few beside the hidden values, so that their scatter matrix is used; twelve are not."""
     config = ModelConfig(model, 32, num_layers, batch_norm=batch_norm, bits=bits)
-    whole, optimizer, losses = _steps(config, WHOLE)
+    whole, optimizer, losses = _steps(config, WHOLE, num_features)
     for count in (2, 5):
-        network, other, found = _steps(config, Pieces(count, keep_matrix))
+        network, other, found = _steps(config, Pieces(count, keep_matrix), num_features)
         assert found == pytest.approx(losses, rel=1e-9)
         for (name, value), expected in zip(network.named_parameters(), whole.parameters(), strict=True):
             if not _is_free(name, config):

@@ -6,8 +6,9 @@ from itertools import accumulate, pairwise
 from math import ceil
 
 from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.row_blocks import has_narrow_input
 from falcon_gnn.training.coded_columns import BLOCKS_TOGETHER
-from falcon_gnn.training.config import TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.shapes import GraphShape
 
 CODEC_TIME = 1.2
@@ -57,7 +58,7 @@ def relative_time(shape: GraphShape, config: TrainConfig) -> float:
     plain = 3 * sum(layers) - layers[0]
     spent: float = plain
     if config.trains_on_rows and config.micro_batches > 1 and config.model.batch_norm:
-        spent = _swept_products(layers, keeps=config.keep_matrix)
+        spent = _swept_products(layers, _narrow_input(shape, config.model), config)
     elif config.column_blocks > 1:
         spent = (plain + _repeated_products(layers, config)) * COLUMN_TIME
     return spent / plain * (CODEC_TIME if config.model.bits is not None else 1.0)
@@ -85,13 +86,23 @@ def _repeated_products(layers: Sequence[int], config: TrainConfig) -> int:
     return (times_read + 1) * layers[0] + config.column_blocks * layers[-1]
 
 
-def _swept_products(layers: Sequence[int], *, keeps: bool) -> int:
+def _narrow_input(shape: GraphShape, model: ModelConfig) -> bool:
+    """Return whether the input's scatter matrix spares sweeps (:attr:`RowChain.has_narrow_input`)."""
+    blocks = 1 if model.model == "sign-original" else model.num_hops + 1
+    return has_narrow_input(blocks * shape.num_features, model.hidden_channels)
+
+
+def _swept_products(layers: Sequence[int], is_narrow: bool, config: TrainConfig) -> int:
     """Return the multiplications per node of a step in pieces with batch norm (:mod:`falcon_gnn.training.pieces`)."""
     first, *_, head = layers
-    forward = list(accumulate(layers[:-1]))
+    forward, keeps = list(accumulate(layers[:-1])), config.keep_matrix
+    is_linear = is_narrow and config.model.bits is None
+    if is_linear and len(forward) == 1:
+        return 3 * sum(layers) - first
     below = forward[-1]
-    moments = below if keeps else sum(forward)
+    known = 1 if is_narrow else 0
+    moments = sum(forward[known:]) if not keeps else below if forward[known:] else 0
     last_block = 3 * head + (0 if keeps else below)
     rest = 2 * head + (below - layers[-2] if keeps else below) + 2 * below - first
-    corrections = sum(3 * done - first for done in forward[:-1])
+    corrections = sum(3 * done - first for done in forward[1 if is_linear else 0 : -1])
     return moments + last_block + rest + corrections

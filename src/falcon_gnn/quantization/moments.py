@@ -1,9 +1,10 @@
 """Means and variances of a batch's columns, of which this device may hold a share of the rows only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from falcon_gnn.quantization.hidden_ops import merge_moments_
@@ -61,3 +62,37 @@ class ColumnMoments:
     def variance(self) -> Tensor:
         """Biased variance, shape ``(width,)``; 0 where no row was seen."""
         return self.squares / (max(self.count, 1) if isinstance(self.count, int) else self.count.clamp(min=1))
+
+
+class InputScatter:
+    """Means of an input's columns and their scatter matrix S = Σ (x − x̄)(x − x̄)ᵀ, in double precision.
+
+    They tell what a batch norm behind a linear layer W, b needs of the batch: the mean W x̄ + b, the sum of squared
+    distances from it, the diagonal of W S Wᵀ, and Σ x̂ xᵀ = W S / σ.
+
+    Args:
+        x: The input, shape ``(rows, width)``.
+        pieces: Ranges of rows that are worked on together.
+    """
+
+    def __init__(self, x: Tensor, pieces: Sequence[slice]) -> None:
+        self.num_rows = len(x)
+        self.sums = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
+        self.matrix = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64, device=x.device)
+        for rows in pieces:
+            self.sums.add_(x[rows].sum(0, dtype=torch.float64))
+        mean = self.sums / self.num_rows
+        for rows in pieces:
+            centered = x[rows] - mean
+            self.matrix.addmm_(centered.t(), centered)
+            del centered
+
+    def moments(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and biased variance of a linear layer's output, shape ``(out,)``, in the layer's type."""
+        wide = weight.double()
+        variance = (wide @ self.matrix).mul_(wide).sum(1).div_(self.num_rows)
+        return (wide @ (self.sums / self.num_rows)).to(bias.dtype).add_(bias), variance.to(bias.dtype)
+
+    def multiply(self, weight: Tensor) -> Tensor:
+        """Return W S, shape ``(out, width)``, in the layer's type."""
+        return (weight.double() @ self.matrix).to(weight.dtype)

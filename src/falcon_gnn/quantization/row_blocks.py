@@ -17,6 +17,7 @@ from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_
+from falcon_gnn.quantization.moments import InputScatter
 from falcon_gnn.quantization.products import add_outer_, add_product, column_sums, gradient_of, multiply
 
 
@@ -84,8 +85,9 @@ class RowBlock:
     code_place: int
 
     def forward(
-        self, hidden: Tensor, moments: Moments | None, at: PieceContext, *, keeps: bool = True, has_output: bool = True
-    ) -> tuple[Tensor, BlockState]:
+        self, hidden: Tensor, moments: Moments | None, at: PieceContext, *, keeps: bool = True, has_output: bool = True,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, BlockState]:  # fmt: skip
         """Return the linear layer's output, shape ``(rows, out_channels)``, and what :meth:`backward` needs.
 
         Args:
@@ -94,25 +96,40 @@ class RowBlock:
             at: Where the piece stands.
             keeps: Whether there will be a backward pass.
             has_output: Whether the output is computed; otherwise it is empty.
+            mask: What an earlier pass over these rows found; then nothing is drawn.
         """
-        num_rows, normalized, codes = len(hidden), None, None
-        masks = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
-        if keeps and self.bits is None and moments is not None:
-            normalized, activation = hidden, torch.empty_like(hidden)
-            mask = normalize_activate_(hidden, self._norm(moments), masks, self.dropout, activation)
-        else:
-            activation, bits = hidden, self.bits if keeps and self.bits is not None else 0
-            code_seeds = at.draws.seeds(self.code_place, at.first_row, num_rows) if bits else None
-            norm = self._norm(moments)
-            mask, packed, zero, scale = activate(hidden, norm, masks, code_seeds, self.dropout, bits, hidden)
-            codes = QuantizedTensor(packed, zero, scale, tuple(hidden.shape), hidden.dtype, bits) if bits else None
+        activation, state = self._activate(hidden, moments, at, keeps, mask)
         output = hidden.new_empty(0)
         if has_output:
-            output = linear_rows(
-                activation, self.linear, hidden.new_empty(num_rows, self.linear.out_features), at.dtype
+            output = hidden.new_empty(len(hidden), self.linear.out_features)
+            linear_rows(activation, self.linear, output, at.dtype)
+        if keeps and (self.keeps_activation or (moments is None and state.codes is None)):
+            state.activation = activation
+        return output, state
+
+    def _activate(
+        self, hidden: Tensor, moments: Moments | None, at: PieceContext, keeps: bool, mask: Tensor | None
+    ) -> tuple[Tensor, BlockState]:
+        """Return what the linear layer reads, in place of ``hidden`` unless x̂ takes it, and the state but for it."""
+        norm, bits = self._norm(moments), self.bits if keeps and self.bits is not None else 0
+        keeps_exact = keeps and self.bits is None and moments is not None
+        if mask is not None and moments is not None:
+            normalized = _normalize_(hidden, moments)
+            codes = self._encode(normalized, at) if bits else None
+            activation = self._scale(normalized, out=torch.empty_like(hidden) if keeps_exact else normalized)
+            apply_mask_(activation, mask, keep_factor(self.dropout))
+            return activation, BlockState(mask, normalized if keeps_exact else None, codes=codes)
+        num_rows = len(hidden)
+        mask_seeds = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
+        if keeps_exact:
+            activation = torch.empty_like(hidden)
+            return activation, BlockState(
+                normalize_activate_(hidden, norm, mask_seeds, self.dropout, activation), normalized=hidden
             )
-        is_exact = keeps and (self.keeps_activation or (moments is None and codes is None))
-        return output, BlockState(mask, normalized, activation if is_exact else None, codes)
+        code_seeds = at.draws.seeds(self.code_place, at.first_row, num_rows) if bits else None
+        mask, packed, zero, scale = activate(hidden, norm, mask_seeds, code_seeds, self.dropout, bits, hidden)
+        codes = QuantizedTensor(packed, zero, scale, tuple(hidden.shape), hidden.dtype, bits) if bits else None
+        return hidden, BlockState(mask, codes=codes)
 
     def backward(
         self, gradient: Tensor, state: BlockState, at: PieceContext, moments: Moments | None, *, counts: bool = True
@@ -177,9 +194,14 @@ class RowBlock:
             moments: Of the whole batch.
             num_rows: Rows of the whole batch, over all of which the gradients of γ and β were added up.
         """
+        slope, offset = self.correction(moments, num_rows)
+        return normalized.mul_(slope).add_(offset)
+
+    def correction(self, moments: Moments, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Return what x̂ is multiplied with, and what is added, in that; shape ``(channels,)`` each."""
         assert self.norm is not None
         scale = moments.scale / -num_rows
-        return normalized.mul_(gradient_of(self.norm.weight)).add_(gradient_of(self.norm.bias)).mul_(scale)
+        return gradient_of(self.norm.weight) * scale, gradient_of(self.norm.bias) * scale
 
     def normalize(self, hidden: Tensor, moments: Moments, at: PieceContext) -> Tensor:
         """Return x̂ as the gradient knows it, decoded where it is kept at b bits; ``hidden`` is used up."""
@@ -225,6 +247,39 @@ class RowChain:
         for part, linear, columns in self._columns(x):
             add_linear_gradients(gradient[:, columns], part, linear, at.dtype)
 
+    @property
+    def has_narrow_input(self) -> bool:
+        """Whether every first layer's input is narrow."""
+        return all(has_narrow_input(linear.in_features, linear.out_features) for linear in self.first)
+
+    def first_moments(self, scatters: Sequence[InputScatter]) -> tuple[Tensor, Tensor]:
+        """Return means and biased variances of the first layers' output, shape ``(channels,)`` each.
+
+        Args:
+            scatters: Of each block of input columns (:meth:`scatter_input`).
+        """
+        layers = zip(scatters, self.first, strict=True)
+        means, variances = zip(*(own.moments(linear.weight, linear.bias) for own, linear in layers), strict=True)
+        return torch.cat(means), torch.cat(variances)
+
+    def scatter_input(self, x: Tensor, pieces: Sequence[slice]) -> list[InputScatter]:
+        """Return the scatter matrix of each block of input columns."""
+        return [InputScatter(part, pieces) for part, _, _ in self._columns(x)]
+
+    def correct_first(self, scatters: Sequence[InputScatter], moments: Moments) -> None:
+        """Add to the first layers' gradients what the first norm's moments depend on, as in :meth:`RowBlock.correct`.
+
+        With x̂ linear in the input, its sum over the rows is a product with the scatter matrix.
+        """
+        slope, offset = self.blocks[0].correction(moments, scatters[0].num_rows)
+        slope = slope * moments.inverse_std
+        width = self.first[0].out_features
+        for i, (own, linear) in enumerate(zip(scatters, self.first, strict=True)):
+            columns = slice(i * width, (i + 1) * width)
+            gradient_of(linear.weight).add_(own.multiply(linear.weight).mul_(slope[columns, None]))
+            gradient_of(linear.weight).addr_(offset[columns], own.sums.to(offset.dtype))
+            gradient_of(linear.bias).add_(offset[columns], alpha=own.num_rows)
+
     def _columns(self, x: Tensor) -> list[tuple[Tensor, nn.Linear, slice]]:
         width = self.first[0].out_features
         parts = x.chunk(len(self.first), dim=1)
@@ -240,6 +295,11 @@ class HasRowChain(Protocol):
 
     def row_chain(self) -> RowChain:
         """Return the model's layers, for pieces of a batch."""
+
+
+def has_narrow_input(in_features: int, out_features: int) -> bool:
+    """Return whether the scatter matrix of a layer's input costs next to nothing beside the layer."""
+    return 4 * in_features <= out_features
 
 
 def linear_rows(x: Tensor, linear: nn.Linear, out: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -8,7 +8,9 @@ moments of the whole batch; with l norms the pieces are gone through several tim
 3. Forward again, backward through the last norm and everything below it: the sums of the norm before.
 4. For each norm but the last, from above: forward to it, and backward what its moments' dependence on the batch adds.
 
-A kept matrix, the last norm's input, saves the products of the widest layers in 2 and 3.
+A kept matrix, the last norm's input, saves the products of the widest layers in 2 and 3. Where the input is narrow, its
+scatter matrix (:class:`falcon_gnn.quantization.moments.InputScatter`) tells what the first norm needs: its sweeps in 1
+and 4 fall away. On the CPU, where draws are slow, masks are kept from sweep to sweep, a bit per hidden value.
 """
 
 from dataclasses import dataclass, replace
@@ -17,10 +19,12 @@ from math import ceil
 import torch
 from torch import Tensor, nn
 
-from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.bitmask import empty_bits
+from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS
 from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place
 from falcon_gnn.quantization.layers import check_rows, update_running_statistics
-from falcon_gnn.quantization.moments import ColumnMoments
+from falcon_gnn.quantization.moments import ColumnMoments, InputScatter
 from falcon_gnn.quantization.row_blocks import BlockState, HasRowChain, Moments, PieceContext, RowChain
 from falcon_gnn.training.batches import RowBatch
 from falcon_gnn.training.config import Precision
@@ -121,16 +125,25 @@ class _ChainStep:
     def __post_init__(self) -> None:
         self.moments: list[Moments] = []
         self.kept, self.kept_level = torch.empty(0), -1
+        self.scatters: list[InputScatter] = []
+        self.masks: list[Tensor] = []
+        self.masked: set[tuple[int, int]] = set()
 
     def find_moments(self, *, keep_matrix: bool) -> None:
         """Go forward to each norm; what it reads is kept if asked for, in the place of what the norm before reads."""
         blocks = self.chain.blocks
-        for level, block in enumerate(blocks):
-            norm = block.norm
+        if self.dtype is None and self.chain.has_narrow_input:
+            self.scatters = self.chain.scatter_input(self.x, self.rows)
+            self._add_moments(0, *self.chain.first_moments(self.scatters))
+        if device_type(self.x) == "cpu" and not draws_by_place(self.x.device):
+            shapes = [(len(self.x), block.linear.in_features) for block in blocks]
+            self.masks = [empty_bits(height * width, self.x.device) for height, width in shapes]
+        for level in range(len(self.moments), len(blocks)):
+            norm = blocks[level].norm
             assert norm is not None
             found = ColumnMoments(norm.num_features, norm.weight)
             is_kept = keep_matrix and norm.num_features == blocks[-1].linear.in_features
-            if is_kept and self.kept_level < 0:
+            if is_kept and not len(self.kept):
                 self.kept = norm.weight.new_empty(len(self.x), norm.num_features)
             for rows in self.rows:
                 hidden = self._hidden(level, rows)
@@ -139,24 +152,34 @@ class _ChainStep:
                     self.kept[rows] = hidden
                 del hidden
             self.kept_level = level if is_kept else -1
-            inverse_std = (found.variance + norm.eps).rsqrt_()
-            self.moments.append(Moments(found.mean, inverse_std, norm.weight * inverse_std))
-            update_running_statistics(norm, found.mean, found.variance, len(self.x))
+            self._add_moments(level, found.mean, found.variance)
+
+    def _add_moments(self, level: int, mean: Tensor, variance: Tensor) -> None:
+        norm = self.chain.blocks[level].norm
+        assert norm is not None
+        inverse_std = (variance + norm.eps).rsqrt_()
+        self.moments.append(Moments(mean, inverse_std, norm.weight * inverse_std))
+        update_running_statistics(norm, mean, variance, len(self.x))
 
     def add_gradients(self) -> None:
         """Add the gradients of all parameters; the moments are known where there are norms."""
         last = len(self.chain.blocks) - 1
-        if self.moments:
+        # x̂ as codes know it is no linear function of the input.
+        is_linear = bool(self.scatters) and self.chain.blocks[0].bits is None
+        is_one_sweep = not self.moments or (is_linear and last == 0)
+        if not is_one_sweep:
             for rows in self.rows:
                 self._add_head(rows)
         for rows in self.rows:
             if self.kept_level == last >= 0:
                 self._add_below_kept(rows)
             else:
-                self._add_all(rows)
-        for level in reversed(range(len(self.moments) - 1)):
-            for rows in self.rows:
+                self._add_all(rows, counts=is_one_sweep)
+        for level in reversed(range(1 if is_linear else 0, last)):
+            for rows in self.rows if self.moments else ():
                 self._add_correction(level, rows)
+        if is_linear:
+            self.chain.correct_first(self.scatters, self.moments[0])
 
     def _add_head(self, rows: slice) -> None:
         """Add the gradients of the last block: the sums over the batch that its norm needs."""
@@ -164,15 +187,14 @@ class _ChainStep:
         output, state = self._forward_block(last, self._hidden(last, rows), rows)
         self._backward_block(last, self.loss.gradient(output, rows), state, rows)
 
-    def _add_all(self, rows: slice) -> None:
-        """Add a piece's gradients: of all blocks, or with norms, of those below the last."""
+    def _add_all(self, rows: slice, *, counts: bool) -> None:
+        """Add a piece's gradients: of all blocks, or where the last ``counts`` no more, of those below."""
         hidden, states = self._forward(len(self.chain.blocks), rows)
-        counts = not self.moments
         gradient = self.loss.gradient(hidden, rows, counts=counts)
         del hidden
         if states:
             gradient = self._backward_block(len(states) - 1, gradient, states[-1], rows, counts=counts)
-            if self.moments:
+            if not counts:
                 gradient = self._corrected(gradient, states[-1])
             states.pop()
         self._backward(gradient, states, rows)
@@ -228,9 +250,20 @@ class _ChainStep:
     def _forward_block(
         self, level: int, hidden: Tensor, rows: slice, *, keeps: bool = True, has_output: bool = True
     ) -> tuple[Tensor, BlockState]:
-        return self.chain.blocks[level].forward(
-            hidden, self._moments_of(level), self._at(rows), keeps=keeps, has_output=has_output
-        )
+        at, moments, block = self._at(rows), self._moments_of(level), self.chain.blocks[level]
+        if not self.masks:
+            return block.forward(hidden, moments, at, keeps=keeps, has_output=has_output)
+        mask = self._mask_of(level, rows) if (level, rows.start) in self.masked else None
+        output, state = block.forward(hidden, moments, at, keeps=keeps, has_output=has_output, mask=mask)
+        if mask is None:
+            self._mask_of(level, rows).copy_(state.mask)
+            self.masked.add((level, rows.start))
+        return output, state
+
+    def _mask_of(self, level: int, rows: slice) -> Tensor:
+        """Return the place of a piece's mask: rows come in blocks of 256, and so whole groups of 256 values."""
+        width = self.chain.blocks[level].linear.in_features
+        return self.masks[level][rows.start * width // 8 : -(-rows.stop * width // GROUP_SIZE) * (GROUP_SIZE // 8)]
 
     def _backward_block(
         self, level: int, gradient: Tensor, state: BlockState, rows: slice, *, counts: bool = True
