@@ -85,8 +85,8 @@ class RowBlock:
     code_place: int
 
     def forward(
-        self, hidden: Tensor, moments: Moments | None, at: PieceContext, *, keeps: bool = True, has_output: bool = True,
-        mask: Tensor | None = None,
+        self, hidden: Tensor, moments: Moments | None, at: PieceContext, *, keeps: bool = True, is_last: bool = False,
+        has_output: bool = True, out: Tensor | None = None, mask: Tensor | None = None,
     ) -> tuple[Tensor, BlockState]:  # fmt: skip
         """Return the linear layer's output, shape ``(rows, out_channels)``, and what :meth:`backward` needs.
 
@@ -95,15 +95,17 @@ class RowBlock:
             moments: Of the whole batch; None without a norm.
             at: Where the piece stands.
             keeps: Whether there will be a backward pass.
+            is_last: Whether that begins with this block: then what the linear layer reads need not be made again.
             has_output: Whether the output is computed; otherwise it is empty.
+            out: Where it is written to; None for a new matrix.
             mask: What an earlier pass over these rows found; then nothing is drawn.
         """
         activation, state = self._activate(hidden, moments, at, keeps, mask)
         output = hidden.new_empty(0)
         if has_output:
-            output = hidden.new_empty(len(hidden), self.linear.out_features)
+            output = hidden.new_empty(len(hidden), self.linear.out_features) if out is None else out
             linear_rows(activation, self.linear, output, at.dtype)
-        if keeps and (self.keeps_activation or (moments is None and state.codes is None)):
+        if keeps and (self.keeps_activation or (state.codes is None and (is_last or moments is None))):
             state.activation = activation
         return output, state
 
@@ -235,9 +237,11 @@ class RowChain:
     first: Sequence[nn.Linear]
     blocks: Sequence[RowBlock]
 
-    def read(self, x: Tensor, at: PieceContext) -> Tensor:
-        """Return the first layers' output for rows of the input, shape ``(rows, channels)``."""
-        output = self.first[0].weight.new_empty(len(x), sum(linear.out_features for linear in self.first))
+    def read(self, x: Tensor, at: PieceContext, out: Tensor | None = None) -> Tensor:
+        """Return the first layers' output for rows of the input, shape ``(rows, channels)``, in ``out`` if given."""
+        output = out
+        if output is None:
+            output = self.first[0].weight.new_empty(len(x), sum(linear.out_features for linear in self.first))
         for part, linear, columns in self._columns(x):
             linear_rows(part, linear, output[:, columns], at.dtype)
         return output

@@ -15,6 +15,7 @@ and 4 fall away. On the CPU, where draws are slow, masks are kept from sweep to 
 
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -127,7 +128,7 @@ class _ChainStep:
         self.kept, self.kept_level = torch.empty(0), -1
         self.scatters: list[InputScatter] = []
         self.masks: list[Tensor] = []
-        self.masked: set[tuple[int, int]] = set()
+        self.masked: set[int] = set()
 
     def find_moments(self, *, keep_matrix: bool) -> None:
         """Go forward to each norm; what it reads is kept if asked for, in the place of what the norm before reads."""
@@ -146,11 +147,7 @@ class _ChainStep:
             if is_kept and not len(self.kept):
                 self.kept = norm.weight.new_empty(len(self.x), norm.num_features)
             for rows in self.rows:
-                hidden = self._hidden(level, rows)
-                found.update(hidden)
-                if is_kept:
-                    self.kept[rows] = hidden
-                del hidden
+                found.update(self._hidden(level, rows, self.kept[rows] if is_kept else None))
             self.kept_level = level if is_kept else -1
             self._add_moments(level, found.mean, found.variance)
 
@@ -166,15 +163,14 @@ class _ChainStep:
         last = len(self.chain.blocks) - 1
         # x̂ as codes know it is no linear function of the input.
         is_linear = bool(self.scatters) and self.chain.blocks[0].bits is None
-        is_one_sweep = not self.moments or (is_linear and last == 0)
-        if not is_one_sweep:
+        if not self.moments or (is_linear and last == 0):
+            for rows in self.rows:
+                self._add_all(rows)
+        else:
             for rows in self.rows:
                 self._add_head(rows)
-        for rows in self.rows:
-            if self.kept_level == last >= 0:
-                self._add_below_kept(rows)
-            else:
-                self._add_all(rows, counts=is_one_sweep)
+            for rows in self.rows:
+                self._add_below(rows)
         for level in reversed(range(1 if is_linear else 0, last)):
             for rows in self.rows if self.moments else ():
                 self._add_correction(level, rows)
@@ -184,30 +180,40 @@ class _ChainStep:
     def _add_head(self, rows: slice) -> None:
         """Add the gradients of the last block: the sums over the batch that its norm needs."""
         last = len(self.chain.blocks) - 1
-        output, state = self._forward_block(last, self._hidden(last, rows), rows)
-        self._backward_block(last, self.loss.gradient(output, rows), state, rows)
+        output, state = self._forward_block(last, self._hidden(last, rows), rows, is_last=True)
+        gradient = self.loss.gradient(output, rows)
+        del output
+        self._backward_block(last, gradient, state, rows)
 
-    def _add_all(self, rows: slice, *, counts: bool) -> None:
-        """Add a piece's gradients: of all blocks, or where the last ``counts`` no more, of those below."""
+    def _add_all(self, rows: slice) -> None:
+        """Add a piece's gradients of all layers; with a norm, all but what its moments add."""
         hidden, states = self._forward(len(self.chain.blocks), rows)
-        gradient = self.loss.gradient(hidden, rows, counts=counts)
+        gradient = self.loss.gradient(hidden, rows)
         del hidden
-        if states:
-            gradient = self._backward_block(len(states) - 1, gradient, states[-1], rows, counts=counts)
-            if not counts:
-                gradient = self._corrected(gradient, states[-1])
-            states.pop()
         self._backward(gradient, states, rows)
 
-    def _add_below_kept(self, rows: slice) -> None:
-        """The same where the last norm's input is kept, which is used up."""
-        last = len(self.chain.blocks) - 1
-        output, state = self._forward_block(last, self.kept[rows], rows)
+    def _add_below(self, rows: slice) -> None:
+        """Add the gradients below the last norm; what it reads is used up where it is kept."""
+        last, states = len(self.chain.blocks) - 1, None
+        is_kept, is_coded = self.kept_level == last, self.chain.blocks[0].bits is not None
+        if is_kept:
+            hidden = self.kept[rows]
+        elif is_coded:
+            hidden, states = self._forward(last, rows)
+        else:
+            hidden = self._hidden(last, rows)
+        output, state = self._forward_block(last, hidden, rows, is_last=True)
         gradient = self.loss.gradient(output, rows, counts=False)
+        del output
         gradient = self._corrected(self._backward_block(last, gradient, state, rows, counts=False), state)
-        del output, state
-        _, states = self._forward(last, rows, has_output=False)
-        self._backward(gradient, states, rows)
+        del hidden, state
+        if states is not None:
+            self._backward(gradient, states, rows)
+            return
+        # Codes are small, exact states are not: beside a gradient that stands in no kept matrix, in smaller parts.
+        for part in [rows] if is_kept else _single_blocks(rows):
+            _, states = self._forward(last, part, has_output=False)
+            self._backward(gradient[part.start - rows.start : part.stop - rows.start], states, part)
 
     def _add_correction(self, level: int, rows: slice) -> None:
         """Add what the dependence of a norm's moments on the batch gives to the layers below."""
@@ -221,22 +227,31 @@ class _ChainStep:
         assert state.normalized is not None
         return self.chain.blocks[-1].correct(state.normalized, self.moments[-1], len(self.x)).add_(gradient)
 
-    def _hidden(self, level: int, rows: slice) -> Tensor:
-        """Return what norm ``level`` reads, to be used up: kept, made of what is kept, or computed anew."""
-        if self.kept_level < 0:
-            hidden = self.chain.read(self.x[rows], self._at(rows))
-            for below in range(level):
-                hidden = self._forward_block(below, hidden, rows, keeps=False)[0]
-            return hidden
-        hidden = self.kept[rows].clone()
-        return hidden if self.kept_level == level else self._forward_block(level - 1, hidden, rows, keeps=False)[0]
+    def _hidden(self, level: int, rows: slice, out: Tensor | None = None) -> Tensor:
+        """Return what norm ``level`` reads, to be used up: kept, made of what is kept, or computed anew.
+
+        Args:
+            level: Of the norm.
+            rows: The piece.
+            out: Where it is written to, the place of what is kept of the piece; None for a new matrix.
+        """
+        if self.kept_level >= 0:
+            hidden, first = self.kept[rows].clone(), self.kept_level
+        else:
+            hidden, first = self.chain.read(self.x[rows], self._at(rows), out if level == 0 else None), 0
+        for below in range(first, level):
+            place = out if below == level - 1 else None
+            hidden = self._forward_block(below, hidden, rows, keeps=False, out=place)[0]
+        return hidden
 
     def _forward(self, level: int, rows: slice, *, has_output: bool = True) -> tuple[Tensor, list[BlockState]]:
         """Return what block ``level`` reads, from the input on, and what the blocks below keep."""
         hidden, states = self.chain.read(self.x[rows], self._at(rows)), []
         for below in range(level):
-            is_wanted = has_output or below < level - 1
-            hidden, state = self._forward_block(below, hidden, rows, has_output=is_wanted)
+            is_last = below == level - 1
+            hidden, state = self._forward_block(
+                below, hidden, rows, is_last=is_last, has_output=has_output or not is_last
+            )
             states.append(state)
         return hidden, states
 
@@ -247,17 +262,17 @@ class _ChainStep:
             states.pop()
         self.chain.read_backward(gradient, self.x[rows], self._at(rows))
 
-    def _forward_block(
-        self, level: int, hidden: Tensor, rows: slice, *, keeps: bool = True, has_output: bool = True
-    ) -> tuple[Tensor, BlockState]:
+    def _forward_block(self, level: int, hidden: Tensor, rows: slice, **how: Any) -> tuple[Tensor, BlockState]:
+        """Go forward through a block as :meth:`RowBlock.forward` does; the mask is drawn the first time only."""
         at, moments, block = self._at(rows), self._moments_of(level), self.chain.blocks[level]
         if not self.masks:
-            return block.forward(hidden, moments, at, keeps=keeps, has_output=has_output)
-        mask = self._mask_of(level, rows) if (level, rows.start) in self.masked else None
-        output, state = block.forward(hidden, moments, at, keeps=keeps, has_output=has_output, mask=mask)
+            return block.forward(hidden, moments, at, **how)
+        mask = self._mask_of(level, rows) if level in self.masked else None
+        output, state = block.forward(hidden, moments, at, mask=mask, **how)
         if mask is None:
             self._mask_of(level, rows).copy_(state.mask)
-            self.masked.add((level, rows.start))
+            if rows == self.rows[-1]:
+                self.masked.add(level)
         return output, state
 
     def _mask_of(self, level: int, rows: slice) -> Tensor:
@@ -277,3 +292,8 @@ class _ChainStep:
 
     def _at(self, rows: slice) -> PieceContext:
         return PieceContext(self.draws, rows.start, self.dtype)
+
+
+def _single_blocks(rows: slice) -> list[slice]:
+    """Return the blocks of 256 rows that a piece is made of."""
+    return [slice(first, min(first + SEED_ROWS, rows.stop)) for first in range(rows.start, rows.stop, SEED_ROWS)]
