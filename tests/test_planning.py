@@ -15,6 +15,7 @@ from falcon_gnn.planning.budget_text import device_memory, parse_memory
 from falcon_gnn.planning.estimate import estimate_memory
 from falcon_gnn.planning.fit import (
     MemoryPlan,
+    _first_fitting,
     fit_budget,
     fit_shape,
     plan_models,
@@ -321,6 +322,20 @@ def test_pieces_come_before_fewer_nodes_and_fit(model: str, batch_norm: bool, gr
     assert fast.relative_time < plan.relative_time
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_search_for_a_way_finds_what_a_walk_finds(seed: int) -> None:
+    """Peaks of any falling form, near a line in 1 / pieces or far from it."""
+    rng = np.random.default_rng(seed)
+    config = config_of("gcn")
+    family = [replace(config, column_blocks=n) for n in np.unique(np.append(1, rng.integers(2, 129, 30))).tolist()]
+    bent = np.sort(rng.random(len(family)) ** rng.uniform(0.2, 5))[::-1] * rng.choice([0, 200, 2_000])
+    peaks = {way: int(100 + 1_000 / way.column_blocks + extra) for way, extra in zip(family, bent, strict=True)}
+    for budget in sorted(peaks[way] + off for way in family[2:] for off in (-1, 0, 1)):
+        if peaks[family[1]] > budget:
+            walked = next((way for way in family if peaks[way] <= budget), None)
+            assert _first_fitting(family, peaks.__getitem__, budget) == walked
+
+
 def test_the_fastest_way_that_fits_is_taken() -> None:
     config = config_of("sign", hidden_channels=128, batch_norm=True)
     for ways in exact_ways(SHAPE, config):
@@ -366,6 +381,21 @@ def test_a_table_of_models_goes_on_past_one_that_does_not_fit(graph: Graph) -> N
     plans = plan_models(graph, configs, "8MiB")
     assert isinstance(plans["small"], MemoryPlan)
     assert isinstance(plans["large"], BudgetError)
+
+
+def test_a_table_of_models_has_the_plan_of_each(graph: Graph) -> None:
+    configs = standard_configs(config_of("gcn"), 2)
+    plans = plan_models(graph, configs, "200KiB")
+    assert {name: str(plan) for name, plan in plans.items()} == {
+        name: str(_plan_or_error(graph, config)) for name, config in configs.items()
+    }
+
+
+def _plan_or_error(graph: Graph, config: TrainConfig) -> MemoryPlan | BudgetError:
+    try:
+        return fit_budget(graph, config, "200KiB", closeness=0.005)
+    except BudgetError as error:
+        return error
 
 
 def test_a_table_of_models_refuses_a_bad_memory_text(graph: Graph) -> None:

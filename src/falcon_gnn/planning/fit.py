@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -123,9 +124,7 @@ def fit_budget(
     """
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
-    whole = shape_of_graph(part_in_scope(graph, scope)[0], config, graph)
-    scored = shape_of_scoring(graph, config)
-    return fit_shape(whole, config, budget, scored, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
+    return _Shapes(graph, scope).fit(config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
 def fit_shape(
@@ -168,6 +167,31 @@ def fit_shape(
     if largest == 0:
         raise _floor_error(whole, config, budget)
     return _plan(whole, config, budget, largest, scored)
+
+
+class _Shapes:
+    """The shapes of a graph for several configurations: bits change none, so that each is found once for two of them.
+
+    Args:
+        graph: The original graph.
+        scope: As in :func:`fit_budget`.
+    """
+
+    def __init__(self, graph: Graph, scope: Scope | None) -> None:
+        self._graph, self._part = graph, part_in_scope(graph, scope)[0]
+        self._trained: dict[TrainConfig, GraphShape] = {}
+        self._scored: dict[TrainConfig, EvaluationShape] = {}
+
+    def fit(self, config: TrainConfig, budget: int, **how: Any) -> MemoryPlan:
+        """Return the training that fits; other arguments and errors as in :func:`fit_shape`."""
+        name = "sign" if config.model.model == "qsign" else config.model.model
+        exact = replace(config, model=replace(config.model, model=name, bits=None))
+        if exact not in self._trained:
+            self._trained[exact] = shape_of_graph(self._part, exact, self._graph)
+        scored = _as_scored(exact)
+        if scored not in self._scored:
+            self._scored[scored] = shape_of_scoring(self._graph, scored)
+        return fit_shape(self._trained[exact], config, budget, self._scored[scored], **how)
 
 
 def shape_of_scoring(graph: Graph, config: TrainConfig) -> EvaluationShape:
@@ -234,28 +258,32 @@ def _fastest_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], in
         return None
     if fits(family[1]):
         return family[0] if fits(family[0]) else family[1]
-    return _first_fitting(family, peak, budget) if fits(family[-1]) else None
+    return _first_fitting(family, peak, budget)
 
 
-def _first_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], int], budget: int) -> TrainConfig:
-    """Return the first way that fits; the second does not, and the last does."""
+def _first_fitting(family: list[TrainConfig], peak: Callable[[TrainConfig], int], budget: int) -> TrainConfig | None:
+    """Return the first way that fits, the second does not; None if none does.
+
+    The peak is nearly linear in the share of the matrix that a piece is, so that two ways tell where the next lies.
+    """
 
     def share(way: TrainConfig) -> float:
         return 1 / max(way.micro_batches, way.column_blocks)
 
-    too_large, fits = 1, len(family) - 1
-    while fits - too_large > 1:
-        large, small = family[too_large], family[fits]
-        # The peak is nearly linear in the share of the matrix that a piece is.
-        left = (budget - peak(small)) / (peak(large) - peak(small))
-        wanted = share(small) + left * (share(large) - share(small))
+    too_large, fits, last = 1, len(family), len(family) - 1
+    # Before two ways are known: as if pieces made all of the peak smaller, which is too good and so never too far.
+    near, other = (share(family[1]), peak(family[1])), (0.0, 0)
+    while fits - too_large > 1 and too_large < last:
+        slope = (near[1] - other[1]) / (near[0] - other[0])
+        wanted = near[0] + (budget - near[1]) / slope if slope > 0 else 0.0
         guess = bisect_left(family, -wanted, key=lambda way: -share(way))
         guess = min(max(guess, too_large + 1), fits - 1)
-        if peak(family[guess]) <= budget:
+        near, other = (share(family[guess]), peak(family[guess])), near
+        if near[1] <= budget:
             fits = guess
         else:
             too_large = guess
-    return family[fits]
+    return family[fits] if fits <= last else None
 
 
 def _families(whole: GraphShape, config: TrainConfig) -> list[list[TrainConfig]]:
@@ -288,10 +316,11 @@ def plan_models(
         BudgetError: If ``memory`` is not a budget.
     """
     plans: dict[str, MemoryPlan | BudgetError] = {}
+    shapes = _Shapes(graph, scope)
     for name, config in configs.items():
         budget = parse_memory(memory, partial(device_memory, config.device))
         try:
-            plans[name] = fit_budget(graph, config, budget, scope=scope, prefer=prefer, closeness=_TABLE_CLOSENESS)
+            plans[name] = shapes.fit(config, budget, prefer=prefer, closeness=_TABLE_CLOSENESS)
         except BudgetError as error:
             plans[name] = error
     return plans
