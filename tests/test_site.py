@@ -63,3 +63,18 @@ def test_the_reference_of_the_command_lists_every_flag_of_every_command() -> Non
     for name, command in commands.items():
         flags = [flag for option in command.params if option.opts[0].startswith("-") for flag in option.opts]
         assert [flag for flag in flags if f"`{flag}`" not in parts[name]] == []
+
+
+@pytest.mark.skipif(not (SITE.parents[1] / "results").is_dir(), reason="a source archive has no records")
+def test_the_tables_of_the_judged_preset_are_those_of_the_records() -> None:
+    judged = _load("judged")
+    generated = judged.write_tables()
+    assert judged.PAGE.read_text(encoding="utf-8").endswith(generated), "run python docs/site/judged.py"
+    assert generated.count("| **preset** |") == 7
+
+
+def test_a_paired_difference_takes_the_splits_that_both_have() -> None:
+    difference = _load("judged")._difference
+    assert difference([[3.0, 5.0, None, 7.0], [1.0, 2.0, 9.0, 6.0]]) == "+2.0 [−0.5, +4.5]"
+    assert difference([[3.0, None], [4.0, 1.0]]) == "−1.0 (1)"
+    assert difference([[None], [1.0]]) == "–"

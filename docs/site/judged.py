@@ -1,0 +1,167 @@
+"""The tables of ``docs/judged.md``, from the records: ``python docs/site/judged.py`` writes them into the page.
+
+Everything from the page's heading "Against as many random rows" on is generated.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from falcon_gnn.benchmark.metrics import metric_of
+from falcon_gnn.benchmark.plan import Cell
+from falcon_gnn.benchmark.records import Records, read_records
+from falcon_gnn.benchmark.summary import CellFigure, Summary, summarise
+from falcon_gnn.evaluation import confidence_interval
+from falcon_gnn.reporting.formats import MINUS, NOTHING, format_signed
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "judged.md"
+FIRST_HEADING = "## Against as many random rows"
+_RECORDS = ROOT / "results" / "judged.jsonl"
+_LEAST_RUNS = 3
+"""Runs from which an interval is worth printing."""
+_BUDGETS = (0.3, 0.1, 0.05, 0.02)
+_MODELS = {"sign": "SIGN", "gcn": "GCN"}
+_SETS = {
+    "amazon_photo": "Amazon Photo", "dblp_citationfull": "DBLP", "twitch_de": "Twitch DE",
+    "flickr_attr": "Flickr (attributed)", "het_chameleon_filtered": "Chameleon (filtered)",
+    "het_minesweeper": "Minesweeper",
+}  # fmt: skip
+_METHODS = {
+    "random rows": "random rows", "herding": "herding", "random induced": "random induced subgraph",
+    "FALCON, PR": "FALCON, PR", "FALCON, EC": "FALCON, EC", "coarsening": "coarsening", "preset": "**preset**",
+}  # fmt: skip
+_RULE = "---:|"
+
+
+def write_tables() -> str:
+    """Return the generated part of the page."""
+    records = read_records(_RECORDS)
+    (summary,) = summarise(records)
+    return (
+        "\n".join([FIRST_HEADING, "", *_paired_lines(records), "", "## The tables", "", *_table_lines(summary)]) + "\n"
+    )
+
+
+def _paired_lines(records: Records) -> Iterator[str]:
+    """Yield the table of differences between the preset and random rows, seed by seed."""
+    yield (
+        "Test accuracy of the preset minus that of as many random rows, in points (Minesweeper: ROC-AUC), the model "
+        "alone: the mean of the differences on the same splits with its 95 % interval, or with the number of splits in "
+        "brackets below three."
+    )
+    yield ""
+    yield f"| set | {' | '.join(f'{_MODELS[model]}, {_share(budget)}' for model in _MODELS for budget in _BUDGETS)} |"
+    yield "|---|" + _RULE * (len(_MODELS) * len(_BUDGETS))
+    ids = {_cell(line): line["ids"] for plan in records.plans for line in plan["cells"]}
+    for dataset, title in _SETS.items():
+        metric = metric_of(_metrics(dataset)[0])
+        cells = []
+        for model in _MODELS:
+            for budget in _BUDGETS:
+                pair = [Cell(dataset, model, _name(method, model), "", budget) for method in ("preset", "random rows")]
+                cells.append(_difference([_scores(records, ids.get(cell, ()), metric.read) for cell in pair]))
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _scores(records: Records, ids: Sequence[str], read: Any) -> list[float | None]:
+    return [read(records.runs[run_id]["record"]) if run_id in records.runs else None for run_id in ids]
+
+
+def _difference(pair: Sequence[Sequence[float | None]]) -> str:
+    both = [a - b for a, b in zip(*pair, strict=False) if a is not None and b is not None]
+    if not both:
+        return NOTHING
+    mean, half = confidence_interval(both)
+    text = format_signed(mean, 1)
+    if len(both) < _LEAST_RUNS:
+        return f"{text} ({len(both)})"
+    low, high = format_signed(mean - half, 1), format_signed(mean + half, 1)
+    return f"{text} [{low}, {high}]"
+
+
+def _table_lines(summary: Summary) -> Iterator[str]:
+    yield (
+        "Test accuracy in %, the mean over the splits with the half width of its 95 % interval, or with the number of "
+        "splits in brackets where they are fewer than five; no interval below three."
+    )
+    for dataset, title in _SETS.items():
+        metrics = _metrics(dataset)
+        for name in metrics:
+            yield ""
+            heading = {"roc_auc_alone": f"{title}, ROC-AUC", "accuracy_alone": title}[name]
+            yield f"### {heading + ', accuracy' if name != metrics[0] else heading}"
+            yield ""
+            yield from _metric_lines(summary, dataset, name)
+        yield ""
+        for model in _MODELS:
+            if (PAGE.parent / "judged" / f"{dataset}_{model}.png").is_file():
+                alt = f"{title}: accuracy of the model alone over the share of nodes kept"
+                yield f"![{alt}](judged/{dataset}_{model}.png)"
+
+
+def _metric_lines(summary: Summary, dataset: str, name: str) -> Iterator[str]:
+    corrected = name.removesuffix("_alone")
+    full = []
+    for model, title in _MODELS.items():
+        alone, mended = (
+            _figure(summary, Cell(dataset, model, "none", "", None), metric) for metric in (name, corrected)
+        )
+        full.append(f"{title} {alone}, corrected {mended}")
+    yield f"Full graph: {'; '.join(full)}."
+    yield ""
+    yield f"| reduction | {' | '.join(f'{title}, {_share(b)}' for title in _MODELS.values() for b in _BUDGETS)} |"
+    yield "|---|" + _RULE * (len(_MODELS) * len(_BUDGETS))
+    rows = [*((method, title, name) for method, title in _METHODS.items()), ("preset", "preset, corrected", corrected)]
+    for method, title, metric in rows:
+        cells = [
+            _figure(summary, Cell(dataset, model, _name(method, model), "", budget), metric)
+            for model in _MODELS
+            for budget in _BUDGETS
+        ]
+        if any(cell != NOTHING for cell in cells):
+            yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _figure(summary: Summary, cell: Cell, metric: str) -> str:
+    found = summary.figures.get((cell, metric))
+    if found is None or found.mean is None or not _is_kept(found, cell.budget):
+        return NOTHING
+    text = f"{found.mean:.1f}".replace("-", MINUS)
+    if found.num_runs >= _LEAST_RUNS and not math.isnan(found.half_width or math.nan):
+        text += f" ± {found.half_width:.1f}"
+    return text if found.num_runs == found.num_planned else f"{text} ({found.num_runs})"
+
+
+def _is_kept(figure: CellFigure, budget: Any) -> bool:
+    """Whether a reduction came down to its budget; a coarsening cannot go below a node per component."""
+    kept = figure.kept
+    return kept is None or kept.num_nodes <= 1.02 * budget * kept.num_in_scope + 1
+
+
+def _metrics(dataset: str) -> tuple[str, ...]:
+    return ("roc_auc_alone", "accuracy_alone") if dataset == "het_minesweeper" else ("accuracy_alone",)
+
+
+def _name(method: str, model: str) -> str:
+    return f"{method} of a GCN" if model == "gcn" and method in ("preset", "random rows", "herding") else method
+
+
+def _cell(line: Mapping[str, Any]) -> Cell:
+    return Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
+
+
+def _share(budget: float) -> str:
+    return f"{100 * budget:g} %"
+
+
+def main() -> None:
+    """Write the generated part into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    marks = [mark for mark in (FIRST_HEADING, "## The tables") if mark in text]
+    PAGE.write_text(text[: text.index(marks[0])] + write_tables(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
