@@ -19,8 +19,8 @@ from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import keep_factor
 from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, quantize
-from falcon_gnn.quantization.products import add_outer_, gradient_of
-from falcon_gnn.training.column_steps import Block, BlockedStep, Level, pack_columns, unpack_columns
+from falcon_gnn.quantization.products import gradient_of, multiply
+from falcon_gnn.training.column_steps import Block, BlockedStep, Level, mask_columns_, pack_columns
 
 BLOCKS_TOGETHER = 4
 """Blocks of the last level that are added up together: each time all blocks of the level below are made again."""
@@ -136,46 +136,51 @@ class CodedStep(BlockedStep):
         layer = self.model.layer(last)
         for columns in self.blocks:
             activation = self._make(last - 1, columns, has_normalized=False).activation
-            aggregated, through = self._aggregate(last - 1, columns, activation), torch.zeros_like(activation)
-            own = None if layer.own_weight is None else torch.zeros_like(activation)
+            read = self._aggregate(last - 1, columns, activation)
+            weights, width = [layer.weight], read.shape[1]
+            if layer.own_weight is not None:
+                # Side by side, so that each product is one of twice the width.
+                weights.append(layer.own_weight)
+                read = torch.cat([read, activation], 1)
+            del activation
+            through = torch.zeros_like(read)
             for upper in self.blocks:
                 above = self._last_gradient(upper, back, gradient)
                 if columns.start == 0:
                     gradient_of(layer.bias)[upper].add_(above.sum(0))
-                add_outer_(gradient_of(layer.weight)[columns, upper], aggregated, above, self.dtype)
-                self._add_to(through, above, layer.weight[columns, upper].t())
-                if layer.own_weight is not None and own is not None:
-                    add_outer_(gradient_of(layer.own_weight)[columns, upper], activation, above, self.dtype)
-                    self._add_to(own, above, layer.own_weight[columns, upper].t())
+                product = multiply(read.t(), above, above.new_empty(read.shape[1], above.shape[1]), self.dtype)
+                for weight, part in zip(weights, product.chunk(len(weights)), strict=True):
+                    gradient_of(weight)[columns, upper].add_(part)
+                self._add_to(through, above, torch.cat([weight[columns, upper] for weight in weights]).t())
                 del above
-            del activation, aggregated
-            below = self._back(through)
+            del read
+            below = self._back(through[:, :width].contiguous())
+            if layer.own_weight is not None:
+                below.add_(through[:, width:])
             del through
-            if own is not None:
-                below.add_(own)
-            del own
             self._pass_down(last - 1, columns, self._make(last - 1, columns), below)
             del below
 
     def _last_gradient(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient of a block of what the last level normalises, shape ``(n, c)``."""
         level = self.levels[-1]
-        below = self._below_activation(columns, back, gradient)
         if level.norm is None:
-            return below
-        below.sub_(self.gradient_mean[columns])
-        below.sub_(self._decode(level, columns).mul_(self.product_mean[columns]))
-        return below.mul_(level.norm.weight[columns] * level.inverse_std[columns])
+            return self._below_activation(columns, back, gradient)
+        scale = level.norm.weight[columns] * level.inverse_std[columns]
+        below = self._below_activation(columns, back, gradient, scale)
+        slope = self.product_mean[columns] * scale
+        below.addcmul_(self._decode(level, columns), slope, value=-1)
+        return below.sub_(self.gradient_mean[columns] * scale)
 
-    def _below_activation(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
-        """Return the gradient of a block of the last level before ReLU and dropout."""
-        below = self._below_outputs(columns, back, gradient)
+    def _below_activation(self, columns: slice, back: Tensor, gradient: Tensor, scale: Tensor | None = None) -> Tensor:
+        """Return the gradient of a block of the last level before ReLU and dropout, times ``scale`` if it is given."""
+        below = self._below_outputs(columns, back, gradient, scale)
         self._pass_mask(self.levels[-1], columns, below)
         return below
 
     def _pass_mask(self, level: Level, columns: slice, gradient: Tensor) -> None:
         assert level.mask is not None
-        gradient.mul_(unpack_columns(level.mask, columns)).mul_(keep_factor(self.model.config.dropout))
+        mask_columns_(gradient, level.mask, columns, keep_factor(self.model.config.dropout))
 
     def _mask_gradient(self, level: Level, columns: slice, block: Block, gradient: Tensor) -> None:
         if isinstance(level, _CodedLevel) and level.codes is not None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.quantization.bitmask import dropout_bits, keep_factor, unpack_bits
-from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.codec import SEED_ROWS, block_values
 from falcon_gnn.quantization.draws import StepDraws, seeds_of
 from falcon_gnn.quantization.layers import update_running_statistics
 from falcon_gnn.quantization.products import add_outer_, add_product_, gradient_of, multiply
@@ -150,18 +150,24 @@ class BlockedStep:
         if head.own_weight is not None:
             add_outer_(gradient_of(head.own_weight)[columns], activation, gradient, self.dtype)
 
-    def _below_outputs(self, columns: slice, back: Tensor, gradient: Tensor) -> Tensor:
+    def _below_outputs(self, columns: slice, back: Tensor, gradient: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return the gradient of a block of the last level's activations, shape ``(n, c)``.
 
         Args:
             columns: The block.
             back: Ãᵀ G.
             gradient: G, that of the outputs.
+            scale: What the columns are multiplied with, shape ``(c,)``; None for nothing.
         """
         head = self.model.layer(self.model.config.num_layers - 1)
-        below = self._times(back, head.weight[columns])
-        if head.own_weight is not None:
-            self._add_to(below, gradient, head.own_weight[columns].t())
+        weights = [weight if weight is None else weight[columns] for weight in (head.weight, head.own_weight)]
+        if scale is not None:
+            weights = [weight if weight is None else weight * scale[:, None] for weight in weights]
+        weight, own_weight = weights
+        assert weight is not None
+        below = self._times(back, weight)
+        if own_weight is not None:
+            self._add_to(below, gradient, own_weight.t())
         return below
 
     def _backward_hidden(self, index: int) -> None:
@@ -248,7 +254,7 @@ class BlockedStep:
 
     def _drop(self, values: Tensor, mask: Tensor, columns: slice) -> None:
         """Apply dropout to a block of columns, in place."""
-        values.mul_(unpack_columns(mask, columns)).mul_(keep_factor(self.model.config.dropout))
+        mask_columns_(values, mask, columns, keep_factor(self.model.config.dropout))
 
     def _remember(self, index: int, columns: slice, values: Tensor) -> None:
         """Leave a block of a level, new and before dropout, to whoever reads it later: nobody on a graph by itself."""
@@ -319,11 +325,24 @@ def pack_columns(mask: Tensor) -> Tensor:
     return (values * _bit_values(mask.device)).sum(2, dtype=torch.uint8)
 
 
-def unpack_columns(packed: Tensor, columns: slice) -> Tensor:
-    """Return some columns of the matrix, 1 where a bit is set, uint8; they begin at a multiple of eight."""
+def mask_columns_(values: Tensor, packed: Tensor, columns: slice, factor: float) -> None:
+    """Multiply values in place with ``factor`` where a bit is set and with 0 elsewhere.
+
+    Args:
+        values: Some columns of a matrix, shape ``(n, c)``.
+        packed: The bits of all its columns, as :func:`pack_columns` returns them.
+        columns: Which columns these are; they begin at a multiple of eight.
+        factor: The factor.
+    """
     octets = packed[:, columns.start // 8 : -(-columns.stop // 8)]
-    bits = octets[:, :, None].bitwise_and(_bit_values(packed.device)).ne(0).view(torch.uint8)
-    return bits.flatten(1)[:, : columns.stop - columns.start]
+    every_octet = torch.arange(256, device=values.device)[:, None].bitwise_and(_bit_values(values.device)).ne(0)
+    multipliers = every_octet.to(values.dtype).mul_(factor)
+    step = max(1, block_values(values.device) // max(1, 8 * octets.shape[1]))
+    for first in range(0, len(values), step):
+        part = octets[first : first + step]
+        looked_up = multipliers.index_select(0, part.flatten().int()).view(len(part), -1)
+        values[first : first + step].mul_(looked_up[:, : values.shape[1]])
+        del looked_up
 
 
 def _bit_values(device: torch.device) -> Tensor:
