@@ -91,6 +91,8 @@ def test_every_stage_of_a_collapse_goes_forward_from_0_to_1(centrality, groups, 
     monkeypatch.setattr("falcon_gnn.reduction.clock.telling_time_left", hear_stage)
     collapse(graph, node_budget=0.3, groups=groups, **({} if groups == "alike" else {"centrality": centrality}))
     assert heard["contraction"][-1] == 1
+    long_stages = {"hop features", "grouping"} if groups == "alike" else {"centrality", "selection"}
+    assert all(heard[stage] and heard[stage][-1] > 0.4 for stage in long_stages)
     for shares in heard.values():
         assert shares == sorted(shares)
         assert all(0 <= share <= 1 for share in shares)
@@ -107,6 +109,10 @@ def test_stages_that_last_tell_the_time_left(monkeypatch):
 
 def test_loading_and_writing_tell_how_far_they_are(tmp_path):
     graph = power_law_graph(2_000, 8_000)
-    edges = graph.edge_index
-    assert shares_of(build_adjacency, split_edges(np.tile(edges, 400)), 2_000)
+    edges, weights = np.tile(graph.edge_index, 400), np.ones(400 * graph.edge_index.shape[1])
+    for weight in (None, weights):
+        dtype = None if weight is None else weight.dtype
+        shares = shares_of(build_adjacency, split_edges(edges, weight), 2_000, dtype)
+        assert len(shares) > 1
+        assert shares == sorted(shares)
     assert shares_of(write_npz, graph, tmp_path / "graph.npz")[-1] == 1

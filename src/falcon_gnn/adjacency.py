@@ -28,8 +28,8 @@ _GROUP_ENTRIES = 1 << 27
 """Entries that are sorted between two readings of the edges: 8 bytes each, meanwhile."""
 
 
-_COUNTING_SHARE = 0.1
-"""Of the time to make an adjacency."""
+_COUNTING_SHARE, _SCATTERING_SHARE = 0.1, 0.6
+"""Of the time to make an adjacency; the scattering is that of weighted edges."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,8 @@ def _scatter_edges(
     from falcon_gnn._kernels import adjacency as kernels
 
     degrees = np.zeros(num_nodes, np.int64)
-    num_self_loops = _count_degrees(walk, num_nodes, degrees)
+    num_self_loops, num_seen = _count_degrees(walk, num_nodes, degrees)
+    tell_share(_COUNTING_SHARE)
     indptr = np.zeros(num_nodes + 1, np.int64)
     np.cumsum(degrees, out=indptr[1:])
     num_entries = int(indptr[-1])
@@ -237,10 +238,12 @@ def _scatter_edges(
         f"hold an adjacency of {num_entries:,} entries",
     )
     keys, values = np.empty(num_entries, keys_dtype), np.empty(num_entries, weight_dtype)
-    cursor = indptr[:-1].copy()
+    cursor, num_done = indptr[:-1].copy(), 0
     for source, target, weight in walk():
         assert weight is not None
         kernels.scatter_weighted_ends(source, target, np.asarray(weight, values.dtype), cursor, keys, values)
+        num_done += len(source)
+        tell_share(_COUNTING_SHARE + _SCATTERING_SHARE * num_done / num_seen)
     clash = np.full(num_nodes, -1, np.int64)
     num_duplicates, num_one_way = kernels.merge_weighted_rows(indptr, keys, values, degrees, clash)
     _check_weights_agree(clash)
@@ -250,7 +253,10 @@ def _scatter_edges(
     return Adjacency(indptr, keys.view(dtype), values, cleaning)
 
 
-def _count_degrees(walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, degrees: NDArray[np.int64]) -> int:
+def _count_degrees(
+    walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, degrees: NDArray[np.int64]
+) -> tuple[int, int]:
+    """Return the self-loops and all edges of a list; add to the degrees of their ends."""
     from falcon_gnn._kernels import adjacency as kernels
 
     num_self_loops = num_seen = 0
@@ -260,7 +266,7 @@ def _count_degrees(walk: Callable[[], Iterator[EdgeChunk]], num_nodes: int, degr
             _refuse_edge(source, target, bad, num_nodes, num_seen)
         num_self_loops += int(loops)
         num_seen += len(source)
-    return num_self_loops
+    return num_self_loops, num_seen
 
 
 def _check_weights_agree(clash: NDArray[np.int64]) -> None:

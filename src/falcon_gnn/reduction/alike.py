@@ -12,7 +12,7 @@ from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, summing_matrix
 from falcon_gnn.reduction.hop_space import MAX_COLUMNS, hop_space, join_columns, label_columns
-from falcon_gnn.reduction.partition import OnLevel, Points, split_rows, split_with_floor
+from falcon_gnn.reduction.partition import Points, split_rows, split_with_floor
 from falcon_gnn.reduction.scope import ScopedGraph
 from falcon_gnn.reduction.teacher import Teacher, fit_teacher
 from falcon_gnn.threads import one_thread
@@ -65,7 +65,6 @@ def form_groups(
     *,
     is_classes: bool,
     seed: int = 0,
-    on_level: OnLevel | None = None,
 ) -> AlikeGroups:
     """Return exactly ``budget`` groups of the nodes in scope, each protected node alone in its own.
 
@@ -77,7 +76,6 @@ def form_groups(
         budget: Ψ, in ``[1, n]``.
         is_classes: Whether ``kind`` holds classes, each of which has a group while the budget allows.
         seed: Draws the seeding.
-        on_level: Told of every level.
 
     Raises:
         BudgetError: If the budget leaves a cluster of the caller's, or the nodes beside the protected, without a group.
@@ -86,7 +84,7 @@ def form_groups(
     group = np.full(len(kind), -1, np.int64)
     grouped = np.flatnonzero(~protected & (plan.quotas[plan.segment] > 0))
     active, segment = np.unique(plan.segment[grouped], return_inverse=True)
-    group[grouped] = split_rows(points, grouped, segment, plan.quotas[active], seed, on_level)
+    group[grouped] = split_rows(points, grouped, segment, plan.quotas[active], seed)
     group_owner = np.repeat(plan.owner[active], plan.quotas[active])
     _join_nearest(points, group, np.flatnonzero(~protected & (group < 0)), plan.owner[plan.segment], group_owner)
     alone = np.flatnonzero(protected)

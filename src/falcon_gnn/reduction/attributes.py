@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding, known_cells
+from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
 from falcon_gnn.reduction.teacher import Teacher
 
@@ -101,6 +102,7 @@ def _group_means(x: Any, sums: Any) -> Any:
         for start in range(0, x.shape[1], step):
             block = sums @ x[:, start : start + step].astype(np.float64)
             means[:, start : start + step] = block / sizes[:, None]
+            tell_share(start / x.shape[1])
         return means
     from scipy.sparse import csr_array
 

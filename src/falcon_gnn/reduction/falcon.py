@@ -216,7 +216,6 @@ def _choose_alike(
         found = form_groups(
             points, kind, own_clusters, protected, budget,
             is_classes=encoding is not None and encoding.task == "classes", seed=config.seed,
-            on_level=lambda level, num_segments: clock.tell(f"grouping, level {level} of {num_segments:,} clusters"),
         )  # fmt: skip
     removed = np.ones(num_nodes, np.bool_)
     removed[found.kept] = False

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.graph_checks import Features
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.propagation import inverse_root_degrees
 from falcon_gnn.reduction.matrix import column_range
 from falcon_gnn.reduction.scope import ScopedGraph
@@ -43,7 +44,11 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
     rows = _Rows(x, None if scope.is_whole else scope.ids)
     # One thread: the sums of a threaded BLAS depend on how many threads there are.
     with one_thread():
-        basis = None if x.shape[1] == width else _leading_directions(rows, adjacency, width, seed)
+        basis, before = None, 0.0
+        if x.shape[1] != width:
+            before = 0.6
+            with part_of_work(0.0, before):
+                basis = _leading_directions(rows, adjacency, width, seed)
         space = np.empty((num_nodes, num_hops * width), np.float32)
         for hop in range(num_hops):
             target = space[:, hop * width : (hop + 1) * width]
@@ -54,6 +59,7 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
                 del projected
             else:
                 adjacency.multiply(space[:, (hop - 1) * width : hop * width], target)
+            tell_share(before + (1 - before) * (hop + 1) / (num_hops + 1))
     for hop in range(num_hops):
         _normalize(space[:, hop * width : (hop + 1) * width])
     return space
@@ -144,7 +150,8 @@ def _leading_directions(rows: _Rows, adjacency: _Adjacency | None, width: int, s
     basis = np.random.default_rng([seed, 7]).standard_normal((rows.shape[1], width)).astype(np.float32)
     product = np.empty((rows.shape[0], width), np.float32)
     once = None if adjacency is None else np.empty_like(product)
-    for _ in range(_SUBSPACE_STEPS):
+    for step in range(_SUBSPACE_STEPS):
+        tell_share(step / _SUBSPACE_STEPS)
         rows.multiply(basis, product)
         if adjacency is not None and once is not None:
             adjacency.multiply(product, once)

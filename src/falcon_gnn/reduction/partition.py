@@ -1,12 +1,12 @@
 """Rows cut into an exact number of groups of alike rows: K-means inside given segments, level by level (ours)."""
 
-from collections.abc import Callable
 from heapq import heapify, heappush, heapreplace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.grouping import IdArray, group_members
 
@@ -25,8 +25,6 @@ _DRAWS, _FEW_DRAWS = 6, 2
 _LARGE_ROWS = 500_000
 """From so many rows on there are fewer steps and draws."""
 Points = NDArray[np.float32]
-OnLevel = Callable[[int, int], None]
-"""Told the level that begins, from 1, and the number of segments in it."""
 
 
 def split_with_floor(sizes: IdArray, budget: int) -> IdArray:
@@ -52,9 +50,7 @@ def split_with_floor(sizes: IdArray, budget: int) -> IdArray:
     return budgets
 
 
-def split_rows(
-    points: Points, rows: IdArray, segment: IdArray, quotas: IdArray, seed: int, on_level: OnLevel | None = None
-) -> IdArray:
+def split_rows(points: Points, rows: IdArray, segment: IdArray, quotas: IdArray, seed: int) -> IdArray:
     """Return groups of rows, exactly ``quotas[s]`` inside each segment s; groups of one segment are numbered in a row.
 
     A segment with more than a few hundred groups is cut into parts first, whose quotas follow their sizes, so that no
@@ -67,19 +63,18 @@ def split_rows(
         segment: Segment of each of these, without gaps, shape ``(n,)``.
         quotas: Groups wanted per segment, in ``[1, rows of the segment]``.
         seed: Draws the seeding.
-        on_level: Told of every level.
 
     Returns:
         Group of each row, shape ``(n,)``, in ``[0, quotas.sum())``.
     """
     level = 0
     most = min(MAX_CENTERS, max(MIN_CENTERS, MAX_PRODUCTS // len(rows)))
+    num_levels = int(_levels_of(quotas, most).max(initial=1))
     while True:
         level += 1
         parts = _parts_of(quotas, most)
-        if on_level is not None:
-            on_level(level, len(quotas))
-        child = _cluster_level(points, rows, segment, parts, np.random.default_rng([seed, 6, level]))
+        with part_of_work((level - 1) / num_levels, min(1.0, level / num_levels)):
+            child = _cluster_level(points, rows, segment, parts, np.random.default_rng([seed, 6, level]))
         if (parts == quotas).all():
             return child
         sizes = np.bincount(child, minlength=int(parts.sum()))
@@ -94,9 +89,15 @@ def split_rows(
 
 def _parts_of(quotas: IdArray, most: int) -> IdArray:
     """Return into how many parts each segment is cut at this level: all its groups, or a root of their number."""
-    num_levels = np.maximum(1, np.ceil(np.log(quotas) / np.log(most) - 1e-9))
+    num_levels = _levels_of(quotas, most)
     parts: IdArray = np.where(num_levels > 1, np.ceil(quotas ** (1 / num_levels)), quotas).astype(np.int64)
     return parts
+
+
+def _levels_of(quotas: IdArray, most: int) -> NDArray[np.float64]:
+    """Return how many times each segment is cut until all its groups are there."""
+    num_levels: NDArray[np.float64] = np.maximum(1, np.ceil(np.log(quotas) / np.log(most) - 1e-9))
+    return num_levels
 
 
 def _cluster_level(
@@ -113,6 +114,7 @@ def _cluster_level(
     num_steps = FEW_LLOYD_STEPS if is_large else LLOYD_STEPS
     fit_starts, fit_order = _sample(starts, rows[order], parts, rng)
     kmeans.fit_centers(points, fit_order, fit_starts, center_starts, draws, num_steps, centers)
+    tell_share(0.5)
     labels = np.empty(len(order), np.int64)
     kmeans.assign_rows(points, rows[order], starts, centers, center_starts, labels)
     _fill_up(labels, starts, center_starts)
