@@ -180,7 +180,7 @@ class CodedStep(BlockedStep):
 
     def _pass_mask(self, level: Level, columns: slice, gradient: Tensor) -> None:
         assert level.mask is not None
-        mask_columns_(gradient, level.mask, columns, keep_factor(self.model.config.dropout))
+        mask_columns_(gradient, level.mask, columns, keep_factor(self.model.config.dropout), self.walked)
 
     def _mask_gradient(self, level: Level, columns: slice, block: Block, gradient: Tensor) -> None:
         if isinstance(level, _CodedLevel) and level.codes is not None:

@@ -254,7 +254,7 @@ class BlockedStep:
 
     def _drop(self, values: Tensor, mask: Tensor, columns: slice) -> None:
         """Apply dropout to a block of columns, in place."""
-        mask_columns_(values, mask, columns, keep_factor(self.model.config.dropout))
+        mask_columns_(values, mask, columns, keep_factor(self.model.config.dropout), self.walked)
 
     def _remember(self, index: int, columns: slice, values: Tensor) -> None:
         """Leave a block of a level, new and before dropout, to whoever reads it later: nobody on a graph by itself."""
@@ -325,7 +325,7 @@ def pack_columns(mask: Tensor) -> Tensor:
     return (values * _bit_values(mask.device)).sum(2, dtype=torch.uint8)
 
 
-def mask_columns_(values: Tensor, packed: Tensor, columns: slice, factor: float) -> None:
+def mask_columns_(values: Tensor, packed: Tensor, columns: slice, factor: float, walked: int | None = None) -> None:
     """Multiply values in place with ``factor`` where a bit is set and with 0 elsewhere.
 
     Args:
@@ -333,12 +333,13 @@ def mask_columns_(values: Tensor, packed: Tensor, columns: slice, factor: float)
         packed: The bits of all its columns, as :func:`pack_columns` returns them.
         columns: Which columns these are; they begin at a multiple of eight.
         factor: The factor.
+        walked: Pieces that are gone through at all; None for all of them. Memory is predicted from the first few.
     """
     octets = packed[:, columns.start // 8 : -(-columns.stop // 8)]
     every_octet = torch.arange(256, device=values.device)[:, None].bitwise_and(_bit_values(values.device)).ne(0)
     multipliers = every_octet.to(values.dtype).mul_(factor)
     step = max(1, block_values(values.device) // max(1, 8 * octets.shape[1]))
-    for first in range(0, len(values), step):
+    for first in range(0, len(values), step)[:walked]:
         part = octets[first : first + step]
         looked_up = multipliers.index_select(0, part.flatten().int()).view(len(part), -1)
         values[first : first + step].mul_(looked_up[:, : values.shape[1]])
