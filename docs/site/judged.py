@@ -129,15 +129,19 @@ def _figure(summary: Summary, cell: Cell, metric: str) -> str:
     if found is None or found.mean is None or not _is_kept(found, cell.budget):
         return NOTHING
     text = f"{found.mean:.1f}".replace("-", MINUS)
-    if found.num_runs >= _LEAST_RUNS and not math.isnan(found.half_width or math.nan):
-        text += f" ± {found.half_width:.1f}"
+    half = math.nan if found.half_width is None else found.half_width
+    if found.num_runs >= _LEAST_RUNS and not math.isnan(half):
+        text += f" ± {half:.1f}"
     return text if found.num_runs == found.num_planned else f"{text} ({found.num_runs})"
 
 
 def _is_kept(figure: CellFigure, budget: Any) -> bool:
-    """Whether a reduction came down to its budget; a coarsening cannot go below a node per component."""
+    """Whether a reduction came down to its budget; a coarsening cannot go below a node per component.
+
+    Splits of one set differ a little in size.
+    """
     kept = figure.kept
-    return kept is None or kept.num_nodes <= 1.02 * budget * kept.num_in_scope + 1
+    return kept is None or kept.num_nodes <= 1.1 * budget * kept.num_in_scope + 1
 
 
 def _metrics(dataset: str) -> tuple[str, ...]:
