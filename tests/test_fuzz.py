@@ -153,7 +153,7 @@ _FORMATS = [
     "edges.parquet",
     "nodes.parquet",
 ]
-_FORMATS += ["nodes.csv", "arrays/edge_index.npy", "arrays/x.npy", "arrays/text.starts.npy", "arrays/train_mask.npy"]
+_FORMATS += ["nodes.csv", "arrays/edges.npy", "arrays/x.npy", "arrays/text.starts.npy", "arrays/train_mask.npy"]
 
 
 @fuzzed("bytes")

@@ -72,7 +72,7 @@ def test_a_failed_write_leaves_the_old_folder(tmp_path, rich_graph, assert_same)
 
 
 def test_edges_are_written_in_blocks_of_whole_rows(tmp_path, monkeypatch, rich_graph, assert_same):
-    monkeypatch.setattr("falcon_gnn.datasets.folders.CHUNK_EDGES", 3)
+    monkeypatch.setattr("falcon_gnn.datasets.layout.CHUNK_EDGES", 3)
     write_folder(rich_graph, tmp_path / "graph")
     assert_same(read_folder(tmp_path / "graph"), rich_graph)
 
