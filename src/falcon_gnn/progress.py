@@ -51,7 +51,7 @@ def telling_time_left(name: str, tell: Callable[[str], None], seconds_before: fl
 
     Args:
         name: What the work is called.
-        tell: Told, for example, ``"contraction, 40 %, 0:00:12 left"``.
+        tell: Told, for example, ``"contraction, 40%, 0:00:12 left"``.
         seconds_before: What earlier parts of the same work took.
     """
     start = told = perf_counter()

@@ -188,7 +188,7 @@ def eigenvector_centrality(
 
 def _share_converged(first: float, change: float, tolerance: float) -> float:
     """Return how far a change is from the first one to the tolerance: it falls by a factor per iteration."""
-    return min(1.0, max(0.0, float(np.log(first / change) / np.log(first / tolerance)))) if first > tolerance else 0.0
+    return float(np.log(first / change) / np.log(first / tolerance)) if 0 < tolerance < first else 0.0
 
 
 def _measure_change(new: ScoreArray, old: ScoreArray) -> float:

@@ -171,8 +171,8 @@ class _ChainStep:
                 self._add_head(rows)
             for rows in self.rows:
                 self._add_below(rows)
-        for level in reversed(range(1 if is_linear else 0, last)):
-            for rows in self.rows if self.moments else ():
+        for level in reversed(range(1 if is_linear else 0, len(self.moments) - 1)):
+            for rows in self.rows:
                 self._add_correction(level, rows)
         if is_linear:
             self.chain.correct_first(self.scatters, self.moments[0])
