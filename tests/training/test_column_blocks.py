@@ -9,7 +9,6 @@ from torch import nn
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
-from falcon_gnn.training.column_steps import mask_columns_, pack_columns
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import build_model
@@ -214,17 +213,6 @@ def test_no_hidden_layer_is_whole_in_a_compressed_step_of_three_layers(num_layer
     codes, masks = (num_layers - 2) * matrix // 14, (num_layers - 1) * matrix // 32
     rest = peak - trained - inputs - num_kept * matrix - codes - masks
     assert 0 < rest < 9 * matrix // 16 + 5 * 4_000 * 4 * 4
-
-
-def test_columns_of_a_mask_come_back():
-    mask = torch.rand(50, 21) < 0.5
-    packed = pack_columns(mask)
-    assert packed.shape == (50, 3)
-    for columns in (slice(8, 21), slice(0, 8)):
-        values = torch.randn(len(mask), columns.stop - columns.start)
-        expected = torch.where(mask[:, columns], 1.25 * values, 0.0)
-        mask_columns_(values, packed, columns, 1.25)
-        assert torch.equal(values, expected)
 
 
 @pytest.mark.parametrize("model", [ModelConfig("sign"), ModelConfig("qsign")])

@@ -41,6 +41,7 @@ class Scratch:
     def __init__(self, like: Tensor) -> None:
         self._like = like
         self._buffers: dict[str, Tensor] = {}
+        self._taken: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """Return a contiguous matrix of undefined content, valid until the name is taken again.
@@ -49,8 +50,11 @@ class Scratch:
             name: What it is for: matrices of different names do not overlap.
             shape: Rows and columns.
         """
-        size = shape[0] * shape[1]
-        buffer = self._buffers.get(name)
-        if buffer is None or len(buffer) < size:
-            buffer = self._buffers[name] = self._like.new_empty(size)
-        return buffer[:size].view(shape[0], shape[1])
+        taken = self._taken.get(name)
+        if taken is None or taken.shape != tuple(shape):
+            size = shape[0] * shape[1]
+            buffer = self._buffers.get(name)
+            if buffer is None or len(buffer) < size:
+                buffer = self._buffers[name] = self._like.new_empty(size)
+            taken = self._taken[name] = buffer[:size].view(shape[0], shape[1])
+        return taken

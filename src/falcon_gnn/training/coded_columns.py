@@ -19,8 +19,9 @@ from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import keep_factor
 from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.column_masks import mask_columns_, pack_columns
 from falcon_gnn.quantization.products import gradient_of, multiply
-from falcon_gnn.training.column_steps import Block, BlockedStep, Level, mask_columns_, pack_columns
+from falcon_gnn.training.column_steps import Block, BlockedStep, Level
 
 BLOCKS_TOGETHER = 4
 """Blocks of the last level that are added up together: each time all blocks of the level below are made again."""
@@ -180,7 +181,7 @@ class CodedStep(BlockedStep):
 
     def _pass_mask(self, level: Level, columns: slice, gradient: Tensor) -> None:
         assert level.mask is not None
-        mask_columns_(gradient, level.mask, columns, keep_factor(self.model.config.dropout), self.walked)
+        mask_columns_(gradient, level.mask, columns.start, keep_factor(self.model.config.dropout))
 
     def _mask_gradient(self, level: Level, columns: slice, block: Block, gradient: Tensor) -> None:
         if isinstance(level, _CodedLevel) and level.codes is not None:

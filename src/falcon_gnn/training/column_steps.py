@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.quantization.bitmask import dropout_bits, keep_factor, unpack_bits
-from falcon_gnn.quantization.codec import SEED_ROWS, block_values
+from falcon_gnn.quantization.codec import SEED_ROWS
+from falcon_gnn.quantization.column_masks import mask_columns_, pack_columns
 from falcon_gnn.quantization.draws import StepDraws, seeds_of
 from falcon_gnn.quantization.layers import update_running_statistics
 from falcon_gnn.quantization.products import add_outer_, add_product_, gradient_of, multiply
@@ -254,7 +255,7 @@ class BlockedStep:
 
     def _drop(self, values: Tensor, mask: Tensor, columns: slice) -> None:
         """Apply dropout to a block of columns, in place."""
-        mask_columns_(values, mask, columns, keep_factor(self.model.config.dropout), self.walked)
+        mask_columns_(values, mask, columns.start, keep_factor(self.model.config.dropout))
 
     def _remember(self, index: int, columns: slice, values: Tensor) -> None:
         """Leave a block of a level, new and before dropout, to whoever reads it later: nobody on a graph by itself."""
@@ -315,36 +316,3 @@ class BlockedStep:
 
     def _add_to(self, total: Tensor, a: Tensor, b: Tensor) -> None:
         add_product_(total, a, b, self.dtype)
-
-
-def pack_columns(mask: Tensor) -> Tensor:
-    """Return a bool matrix with eight columns to a byte, the first in the lowest bit."""
-    num_rows, width = mask.shape
-    padded = mask if width % 8 == 0 else torch.nn.functional.pad(mask, (0, -width % 8))
-    values = padded.view(torch.uint8).view(num_rows, padded.shape[1] // 8, 8)
-    return (values * _bit_values(mask.device)).sum(2, dtype=torch.uint8)
-
-
-def mask_columns_(values: Tensor, packed: Tensor, columns: slice, factor: float, walked: int | None = None) -> None:
-    """Multiply values in place with ``factor`` where a bit is set and with 0 elsewhere.
-
-    Args:
-        values: Some columns of a matrix, shape ``(n, c)``.
-        packed: The bits of all its columns, as :func:`pack_columns` returns them.
-        columns: Which columns these are; they begin at a multiple of eight.
-        factor: The factor.
-        walked: Pieces that are gone through at all; None for all of them. Memory is predicted from the first few.
-    """
-    octets = packed[:, columns.start // 8 : -(-columns.stop // 8)]
-    every_octet = torch.arange(256, device=values.device)[:, None].bitwise_and(_bit_values(values.device)).ne(0)
-    multipliers = every_octet.to(values.dtype).mul_(factor)
-    step = max(1, block_values(values.device) // max(1, 8 * octets.shape[1]))
-    for first in range(0, len(values), step)[:walked]:
-        part = octets[first : first + step]
-        looked_up = multipliers.index_select(0, part.flatten().int()).view(len(part), -1)
-        values[first : first + step].mul_(looked_up[:, : values.shape[1]])
-        del looked_up
-
-
-def _bit_values(device: torch.device) -> Tensor:
-    return (1 << torch.arange(8, device=device)).to(torch.uint8)

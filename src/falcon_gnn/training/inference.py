@@ -274,12 +274,15 @@ class _Products:
 
     def add(self, block: Tensor, columns: slice) -> None:
         """Add what some columns of H contribute, in chunks of rows on the layer's device."""
-        pairs = ((self.neighbors, self.weight), (self.own, self.own_weight))
+        pairs = [
+            (total, weight[columns])
+            for total, weight in ((self.neighbors, self.weight), (self.own, self.own_weight))
+            if total is not None and weight is not None
+        ]
         for rows in row_chunks(len(block), max(self.weight.shape[1], block.shape[1])):
             piece = block[rows].to(self.weight.device)
             for total, weight in pairs:
-                if total is not None and weight is not None:
-                    total[rows] += (piece @ weight[columns]).cpu()
+                total[rows].add_((piece @ weight).cpu())
 
 
 def _normalize_columns(model: GCN, index: int, output: Tensor, columns: slice) -> Tensor:
