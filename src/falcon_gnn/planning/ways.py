@@ -37,7 +37,8 @@ def exact_ways(shape: GraphShape, config: TrainConfig) -> list[list[TrainConfig]
             return []
         num_blocks = ceil(ceil(shape.num_targets / config.batches_of_rows(shape.num_targets)) / SEED_ROWS)
         counts = sorted({ceil(num_blocks / blocks) for blocks in range(1, num_blocks)})
-        kept = (True, False) if config.model.batch_norm and config.model.num_layers > 1 else (True,)
+        is_swept = config.model.batch_norm and config.model.num_layers > 1
+        kept = (True, False) if is_swept and config.model.bits is None else (True,)
         return [[replace(config, micro_batches=n, keep_matrix=keep) for n in counts] for keep in kept if counts]
     if config.model.num_layers == 1:
         return []
@@ -93,16 +94,22 @@ def _narrow_input(shape: GraphShape, model: ModelConfig) -> bool:
 
 
 def _swept_products(layers: Sequence[int], is_narrow: bool, config: TrainConfig) -> int:
-    """Return the multiplications per node of a step in pieces with batch norm (:mod:`falcon_gnn.training.pieces`)."""
+    """Return the multiplications per node of a step in pieces with batch norm.
+
+    They are counted from the sweeps of :mod:`falcon_gnn.training.row_steps` and
+    :mod:`falcon_gnn.training.coded_rows`.
+    """
     first, *_, head = layers
-    forward, keeps = list(accumulate(layers[:-1])), config.keep_matrix
-    is_linear = is_narrow and config.model.bits is None
-    if is_linear and len(forward) == 1:
+    forward, is_coded = list(accumulate(layers[:-1])), config.model.bits is not None
+    keeps = config.keep_matrix and not is_coded
+    if is_narrow and not is_coded and len(forward) == 1:
         return 3 * sum(layers) - first
     below = forward[-1]
     known = 1 if is_narrow else 0
     moments = sum(forward[known:]) if not keeps else below if forward[known:] else 0
     last_block = 3 * head + (0 if keeps else below)
+    if is_coded:
+        return moments + last_block + head + sum(2 * done - first for done in forward)
     rest = 2 * head + (below - layers[-2] if keeps else below) + 2 * below - first
-    corrections = sum(3 * done - first for done in forward[1 if is_linear else 0 : -1])
+    corrections = sum(3 * done - first for done in forward[known:-1])
     return moments + last_block + rest + corrections

@@ -116,7 +116,7 @@ class RowBlock:
         norm, bits = self._norm(moments), self.bits if keeps and self.bits is not None else 0
         keeps_exact = keeps and self.bits is None and moments is not None
         if mask is not None and moments is not None:
-            normalized = _normalize_(hidden, moments)
+            normalized = self.normalize(hidden, moments)
             codes = self._encode(normalized, at) if bits else None
             activation = self._scale(normalized, out=torch.empty_like(hidden) if keeps_exact else normalized)
             apply_mask_(activation, mask, keep_factor(self.dropout))
@@ -140,16 +140,14 @@ class RowBlock:
 
         Args:
             gradient: Of the output, shape ``(rows, out_channels)``.
-            state: What :meth:`forward` kept; used up where ``counts`` is set.
+            state: What :meth:`forward` kept; an exact one is used up where ``counts`` is set.
             at: Where the piece stands.
             moments: Of the whole batch; None without a norm.
-            counts: Whether the parameters' gradients are added to; if not, ``state.normalized`` is x̂ afterwards.
+            counts: Whether the parameters' gradients are added to.
         """
         if counts and state.codes is not None and moments is not None:
             return self._backward_codes(gradient, state, at, moments)
         factor, activation = keep_factor(self.dropout), state.activation
-        if state.codes is not None and moments is not None:
-            state.normalized = dequantize(state.codes)
         if counts and state.normalized is not None and activation is None:
             activation = self._scale(state.normalized, out=torch.empty_like(state.normalized))
             apply_mask_(activation, state.mask, factor)
@@ -205,10 +203,15 @@ class RowBlock:
         scale = moments.scale / -num_rows
         return gradient_of(self.norm.weight) * scale, gradient_of(self.norm.bias) * scale
 
-    def normalize(self, hidden: Tensor, moments: Moments, at: PieceContext) -> Tensor:
-        """Return x̂ as the gradient knows it, decoded where it is kept at b bits; ``hidden`` is used up."""
-        _normalize_(hidden, moments)
-        return hidden if self.bits is None else dequantize(self._encode(hidden, at), hidden)
+    def normalize(self, hidden: Tensor, moments: Moments) -> Tensor:
+        """Return x̂ in the place of ``hidden``."""
+        return hidden.sub_(moments.mean).mul_(moments.inverse_std)
+
+    def activate(self, hidden: Tensor, moments: Moments, mask: Tensor) -> Tensor:
+        """Return what the linear layer reads in the place of ``hidden``; the mask is what :meth:`forward` found."""
+        activation = self._scale(self.normalize(hidden, moments), out=hidden)
+        apply_mask_(activation, mask, keep_factor(self.dropout))
+        return activation
 
     def _norm(self, moments: Moments | None) -> tuple[Tensor, ...]:
         """Return what :func:`activate` normalises with."""
@@ -316,7 +319,3 @@ def add_linear_gradients(gradient: Tensor, x: Tensor, linear: nn.Linear, dtype: 
     """Add to the gradients of a linear layer's parameters; ``gradient`` is that of its output for ``x``."""
     add_outer_(gradient_of(linear.weight), gradient, x, dtype)
     gradient_of(linear.bias).add_(column_sums(gradient))
-
-
-def _normalize_(hidden: Tensor, moments: Moments) -> Tensor:
-    return hidden.sub_(moments.mean).mul_(moments.inverse_std)

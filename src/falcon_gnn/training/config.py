@@ -111,7 +111,8 @@ class TrainConfig:
             through, for less memory, >= 1: exact to rounding, one matrix kept per hidden layer but the first. With
             ``bits`` that matrix is compressed, and in a model of three layers no hidden layer ever exists as a whole.
         keep_matrix: Whether one hidden matrix of the batch is kept between the sweeps that batch norm needs: measured
-            on 4,491 x 1,024, it makes a step shorter and 17.5 MiB larger.
+            on 4,491 x 1,024, it makes a step shorter and 17.5 MiB larger. With ``bits`` codes are kept in any case, and
+            no matrix.
         eval_piece_bytes: Bytes of the widest layer that are computed together in an evaluation, >= 1,024: smaller
             pieces need less memory and more time. A memory budget makes them as small as it must.
         patience: Evaluations without a better validation score before training stops, >= 1; with none it never does.
