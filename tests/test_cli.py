@@ -225,10 +225,18 @@ def test_the_version_is_shown() -> None:
     assert call("--version").strip() == __version__
 
 
-def test_columns_of_any_name_are_told_on_the_command(tmp_path):
+@pytest.mark.parametrize(
+    "features",
+    [
+        ["--feature-columns", "v*"],
+        ["--feature-columns", "v1,v2"],
+        ["--feature-columns", "v1", "--feature-columns", "v2"],
+    ],
+)
+def test_columns_of_any_name_are_told_on_the_command(tmp_path, features):
     (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
     (tmp_path / "nodes.csv").write_text("key,v1,v2,target\na,1,2,0\nb,3,4,1\nc,5,6,0\n")
-    told = ["--label-column", "target", "--feature-columns", "v*", "--id-column", "key"]
+    told = ["--label-column", "target", *features, "--id-column", "key"]
     options = ["--node-budget", "2", "--centrality", "degree", "--num-clusters", "1", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, ["collapse", str(tmp_path), *told, *options])
     assert result.exit_code == 0, result.output

@@ -101,7 +101,8 @@ def test_a_run_survives_json(graph: Graph) -> None:
 def test_the_options_of_a_user_make_the_run_they_name() -> None:
     paper = RunConfig.of(TRAINING, 0.5, {"gamma": 0.3, "hops_from": "original", "seed": 4})
     assert paper == RunConfig(TRAINING, CollapseConfig(0.5, gamma=0.3, seed=4), hops_from="original")
-    assert RunConfig.of(TRAINING, None, {"scope": "full", "seed": 4}) == RunConfig(TRAINING, scope="full")
+    whole = RunConfig.of(TRAINING, None, {"scope": "full", "seed": 4, "num_hops": 1})
+    assert whole == RunConfig(TRAINING, scope="full")
     assert RunConfig.of(TRAINING, 0.5, {"gamma": 0.3}, "recommended") == RunConfig.recommended(TRAINING, 0.5, gamma=0.3)
     with pytest.raises(BudgetError, match="gamma says how to collapse"):
         RunConfig.of(TRAINING, None, {"gamma": 0.3})

@@ -4,7 +4,7 @@ Everything from the page's heading "Against as many random rows" on is generated
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def _paired_lines(records: Records) -> Iterator[str]:
     yield ""
     yield f"| set | {' | '.join(f'{_MODELS[model]}, {_share(budget)}' for model in _MODELS for budget in _BUDGETS)} |"
     yield "|---|" + _RULE * (len(_MODELS) * len(_BUDGETS))
-    ids = {_cell(line): line["ids"] for plan in records.plans for line in plan["cells"]}
+    ids = {Cell.of_line(line): line["ids"] for plan in records.plans for line in plan["cells"]}
     for dataset, title in _SETS.items():
         metric = metric_of(_metrics(dataset)[0])
         cells = []
@@ -150,10 +150,6 @@ def _metrics(dataset: str) -> tuple[str, ...]:
 
 def _name(method: str, model: str) -> str:
     return f"{method} of a GCN" if model == "gcn" and method in ("preset", "random rows", "herding") else method
-
-
-def _cell(line: Mapping[str, Any]) -> Cell:
-    return Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
 
 
 def _share(budget: float) -> str:

@@ -4,10 +4,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from falcon_gnn.benchmark.arguments import Choice
 from falcon_gnn.benchmark.config import (
@@ -61,6 +61,11 @@ class Cell:
     method: str
     centrality: str
     budget: Budget | None
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Self:
+        """Return the cell that a line of a recorded plan describes."""
+        return cls(*(line[entry.name] for entry in fields(cls)))
 
 
 @dataclass(frozen=True)

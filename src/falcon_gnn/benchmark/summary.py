@@ -153,7 +153,7 @@ def _entries(plans: list[Line], records: Records) -> dict[Cell, _Entry]:
     last_cells = {run_id: cells for plan in plans for run_id, cells in _cells_by_run(plan).items()}
     for plan in plans:
         for line in plan["cells"]:
-            cell = _cell(line)
+            cell = Cell.of_line(line)
             if any(cell not in last_cells[run_id] for run_id in line["ids"]):
                 continue
             if cell not in entries or any(run_id in records.runs for run_id in line["ids"]):
@@ -165,12 +165,8 @@ def _cells_by_run(plan: Line) -> dict[str, set[Cell]]:
     cells: dict[str, set[Cell]] = {}
     for line in plan["cells"]:
         for run_id in line["ids"]:
-            cells.setdefault(run_id, set()).add(_cell(line))
+            cells.setdefault(run_id, set()).add(Cell.of_line(line))
     return cells
-
-
-def _cell(line: Mapping[str, Any]) -> Cell:
-    return Cell(*(line[name] for name in ("dataset", "model", "method", "centrality", "budget")))
 
 
 def _all_metrics(metrics: tuple[str, ...], figure: str | None) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def _own_names(config: type) -> set[str]:
     return {entry.name for entry in fields(config)} - {"training", "reduction", "node_budget"}
 
 
-_SHARED = ("scope", "seed", "task", "num_classes")
+_SHARED = ("scope", "seed", "task", "num_classes", "num_hops")
 """Options that say something about a training without a collapse as well."""
 
 

@@ -280,20 +280,18 @@ class RowChain:
         """
         slope, offset = self.blocks[0].correction(moments, scatters[0].num_rows)
         slope = slope * moments.inverse_std
-        width = self.first[0].out_features
-        for i, (own, linear) in enumerate(zip(scatters, self.first, strict=True)):
-            columns = slice(i * width, (i + 1) * width)
+        for own, linear, columns in zip(scatters, self.first, self._outputs(), strict=True):
             gradient_of(linear.weight).add_(own.multiply(linear.weight).mul_(slope[columns, None]))
             gradient_of(linear.weight).addr_(offset[columns], own.sums.to(offset.dtype))
             gradient_of(linear.bias).add_(offset[columns], alpha=own.num_rows)
 
     def _columns(self, x: Tensor) -> list[tuple[Tensor, nn.Linear, slice]]:
+        """Return each first layer, between what it reads of the input and the columns of the output that it makes."""
+        return list(zip(x.chunk(len(self.first), dim=1), self.first, self._outputs(), strict=True))
+
+    def _outputs(self) -> list[slice]:
         width = self.first[0].out_features
-        parts = x.chunk(len(self.first), dim=1)
-        return [
-            (part, linear, slice(i * width, (i + 1) * width))
-            for i, (part, linear) in enumerate(zip(parts, self.first, strict=True))
-        ]
+        return [slice(i * width, (i + 1) * width) for i in range(len(self.first))]
 
 
 @runtime_checkable
