@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,7 +108,8 @@ def test_stages_that_last_tell_the_time_left(monkeypatch):
     assert with_time >= {"centrality", "selection", "contraction", "report"}
 
 
-def test_loading_and_writing_tell_how_far_they_are(tmp_path):
+def test_loading_and_writing_tell_how_far_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("falcon_gnn.datasets.layout.CHUNK_EDGES", 3_000)
     graph = power_law_graph(2_000, 8_000)
     edges, weights = np.tile(graph.edge_index, 400), np.ones(400 * graph.edge_index.shape[1])
     for weight in (None, weights):
@@ -115,4 +117,9 @@ def test_loading_and_writing_tell_how_far_they_are(tmp_path):
         shares = shares_of(build_adjacency, split_edges(edges, weight), 2_000, dtype)
         assert len(shares) > 1
         assert shares == sorted(shares)
-    assert shares_of(write_npz, graph, tmp_path / "graph.npz")[-1] == 1
+    weighted = replace(graph, edge_weight=np.ones(len(graph.indices)))
+    for written in (graph, weighted):
+        shares = shares_of(write_npz, written, tmp_path / "graph.npz")
+        assert len(shares) > 2
+        assert shares == sorted(shares)
+        assert shares[-1] == 1

@@ -139,17 +139,20 @@ def graph_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
 
 def edges_to_blocks(graph: Graph) -> dict[str, ArrayBlocks]:
     """Return the edges, each once as (u, v) with u < v, ``edges`` of shape ``(E, 2)``, and ``edge_weight`` if any."""
-    arrays: dict[str, ArrayBlocks] = {
-        "edges": ((graph.num_edges, 2), graph.indices.dtype, (pairs for pairs, _ in _edge_blocks(graph)))
-    }
+    half = 1.0 if graph.edge_weight is None else 0.5
+    pairs = (pairs for pairs, _ in _edge_blocks(graph, 0.0, half))
+    arrays: dict[str, ArrayBlocks] = {"edges": ((graph.num_edges, 2), graph.indices.dtype, pairs)}
     if graph.edge_weight is not None:
-        weights = (weight for _, weight in _edge_blocks(graph) if weight is not None)
+        weights = (weight for _, weight in _edge_blocks(graph, half, 1.0) if weight is not None)
         arrays["edge_weight"] = ((graph.num_edges,), graph.edge_weight.dtype, weights)
     return arrays
 
 
-def _edge_blocks(graph: Graph) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Yield edges, shape ``(block, 2)``, and their weights, in blocks of whole rows."""
+def _edge_blocks(graph: Graph, first: float, last: float) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yield edges, shape ``(block, 2)``, and their weights, in blocks of whole rows.
+
+    They are the part of the present work from the share ``first`` to the share ``last``.
+    """
     bounds = np.searchsorted(graph.indptr, np.arange(0, len(graph.indices), CHUNK_EDGES))
     for start, stop in pairwise([0, *np.unique(bounds[1:]).tolist(), graph.num_nodes]):
         entries = slice(graph.indptr[start], graph.indptr[stop])
@@ -158,7 +161,7 @@ def _edge_blocks(graph: Graph) -> Iterator[tuple[NDArray[Any], NDArray[Any] | No
         once = source < target
         weight = None if graph.edge_weight is None else graph.edge_weight[entries][once]
         yield np.stack([source[once], target[once]], axis=1), weight
-        tell_share(stop / graph.num_nodes)
+        tell_share(first + (last - first) * stop / graph.num_nodes)
 
 
 def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
