@@ -9,7 +9,7 @@ from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.planning.budget_text import Prefer
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig, Scope
-from falcon_gnn.training.config import TrainConfig
+from falcon_gnn.training.config import ModelConfig, TrainConfig
 
 HopsFrom = Literal["reduced", "original"]
 Preset = Literal["paper", "recommended"]
@@ -208,7 +208,7 @@ def _own_names(config: type) -> set[str]:
     return {entry.name for entry in fields(config)} - {"training", "reduction", "node_budget"}
 
 
-_SHARED = ("scope", "seed", "task", "num_classes", "num_hops")
+_SHARED = {"scope"} | _own_names(TrainConfig) | _own_names(ModelConfig)
 """Options that say something about a training without a collapse as well."""
 
 

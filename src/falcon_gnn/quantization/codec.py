@@ -178,7 +178,7 @@ def _quantize(x: Tensor, seed: Tensor | None, bits: int, group_size: int) -> tup
     dither = None if seed is None else _make_dither(seed, x, group_size)
     for groups in _blocks(len(flat), group_size, block_values(x.device)):
         values = flat[groups.start * group_size : groups.stop * group_size]
-        octets = packed[_byte_range(groups, bits, group_size)]
+        octets = packed[byte_range(groups, bits, group_size)]
         _encode_block(_grouped(values, group_size), octets, zero[groups], scale[groups], bits, dither)
     return packed, zero, scale
 
@@ -208,7 +208,7 @@ def _dequantize(packed: Tensor, zero: Tensor, scale: Tensor, bits: int, group_si
     flat = out.view(-1)
     for groups in _blocks(len(flat), group_size, block_values(out.device)):
         values = flat[groups.start * group_size : groups.stop * group_size]
-        octets = packed[_byte_range(groups, bits, group_size)]
+        octets = packed[byte_range(groups, bits, group_size)]
         _decode_block(octets, zero[groups], scale[groups], bits, group_size, values)
 
 
@@ -264,7 +264,8 @@ def _blocks(num_values: int, group_size: int, block: int) -> Iterator[slice]:
         yield slice(full, full + 1)
 
 
-def _byte_range(groups: slice, bits: int, group_size: int) -> slice:
+def byte_range(groups: slice, bits: int, group_size: int = GROUP_SIZE) -> slice:
+    """Return the bytes in which so many bits of every value of some groups are packed."""
     return slice(groups.start * group_size * bits // 8, groups.stop * group_size * bits // 8)
 
 

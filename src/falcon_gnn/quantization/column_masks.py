@@ -17,7 +17,7 @@ def pack_columns(mask: Tensor) -> Tensor:
     """Return a bool matrix of shape ``(n, c)`` as bits, uint8, shape ``(n, ceil(c / 8))``."""
     num_rows, width = mask.shape
     padded = mask if width % _COLUMNS == 0 else torch.nn.functional.pad(mask, (0, -width % _COLUMNS))
-    values = padded.view(torch.uint8).view(num_rows, padded.shape[1] // _COLUMNS, _COLUMNS)
+    values = padded.view(torch.uint8).view(num_rows, _num_octets(width), _COLUMNS)
     return (values * _bit_values(mask.device)).sum(2, dtype=torch.uint8)
 
 
@@ -31,7 +31,7 @@ def mask_columns_(values: Tensor, packed: Tensor, first: int, factor: float) -> 
         first: Which of them is the first of ``values``; a multiple of eight.
         factor: The factor.
     """
-    octets = packed[:, first // _COLUMNS : -(-(first + values.shape[1]) // _COLUMNS)]
+    octets = packed[:, first // _COLUMNS : _num_octets(first + values.shape[1])]
     multipliers = _every_octet(values.device).to(values.dtype).mul_(factor)
     step = _rows_at_once(values)
     for part, target in zip(torch.split(octets, step), torch.split(values, step), strict=True):
@@ -47,15 +47,19 @@ def _(values: Tensor, packed: Tensor, first: int, factor: float) -> None:
 
 @declares_temporaries("falcon_gnn::mask_columns_")
 def _(values: Tensor, packed: Tensor, first: int, factor: float) -> int:
-    num_octets = -(-values.shape[1] // _COLUMNS)
+    num_octets = _num_octets(values.shape[1])
     rows = min(len(values), _rows_at_once(values))
     table = 256 * _COLUMNS * values.element_size()
     return table + rows * num_octets * (4 + _COLUMNS * values.element_size())
 
 
 def _rows_at_once(values: Tensor) -> int:
-    padded = _COLUMNS * -(-values.shape[1] // _COLUMNS)
+    padded = _COLUMNS * _num_octets(values.shape[1])
     return max(1, block_values(torch.device(device_type(values))) // max(padded, 1))
+
+
+def _num_octets(width: int) -> int:
+    return -(-width // _COLUMNS)
 
 
 @cache

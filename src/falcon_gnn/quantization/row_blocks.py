@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor
-from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.codec import QuantizedTensor, dequantize
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_
 from falcon_gnn.quantization.moments import InputScatter
@@ -98,7 +98,7 @@ class RowBlock:
             is_last: Whether that begins with this block: then what the linear layer reads need not be made again.
             has_output: Whether the output is computed; otherwise it is empty.
             out: Where it is written to; None for a new matrix.
-            mask: What an earlier pass over these rows found; then nothing is drawn.
+            mask: What an earlier pass over these rows found; then nothing is drawn, and no codes are made.
         """
         activation, state = self._activate(hidden, moments, at, keeps, mask)
         output = hidden.new_empty(0)
@@ -117,10 +117,8 @@ class RowBlock:
         keeps_exact = keeps and self.bits is None and moments is not None
         if mask is not None and moments is not None:
             normalized = self.normalize(hidden, moments)
-            codes = self._encode(normalized, at) if bits else None
-            activation = self._scale(normalized, out=torch.empty_like(hidden) if keeps_exact else normalized)
-            apply_mask_(activation, mask, keep_factor(self.dropout))
-            return activation, BlockState(mask, normalized if keeps_exact else None, codes=codes)
+            activation = self._rebuild(normalized, mask, torch.empty_like(hidden) if keeps_exact else normalized)
+            return activation, BlockState(mask, normalized if keeps_exact else None)
         num_rows = len(hidden)
         mask_seeds = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
         if keeps_exact:
@@ -149,8 +147,7 @@ class RowBlock:
             return self._backward_codes(gradient, state, at, moments)
         factor, activation = keep_factor(self.dropout), state.activation
         if counts and state.normalized is not None and activation is None:
-            activation = self._scale(state.normalized, out=torch.empty_like(state.normalized))
-            apply_mask_(activation, state.mask, factor)
+            activation = self._rebuild(state.normalized, state.mask, torch.empty_like(state.normalized))
         elif counts and activation is None:
             assert state.codes is not None
             activation = dequantize(state.codes)
@@ -209,9 +206,7 @@ class RowBlock:
 
     def activate(self, hidden: Tensor, moments: Moments, mask: Tensor) -> Tensor:
         """Return what the linear layer reads in the place of ``hidden``; the mask is what :meth:`forward` found."""
-        activation = self._scale(self.normalize(hidden, moments), out=hidden)
-        apply_mask_(activation, mask, keep_factor(self.dropout))
-        return activation
+        return self._rebuild(self.normalize(hidden, moments), mask, hidden)
 
     def _norm(self, moments: Moments | None) -> tuple[Tensor, ...]:
         """Return what :func:`activate` normalises with."""
@@ -219,13 +214,12 @@ class RowBlock:
             return ()
         return moments.mean, moments.inverse_std, self.norm.weight, self.norm.bias
 
-    def _encode(self, values: Tensor, at: PieceContext) -> QuantizedTensor:
-        assert self.bits is not None
-        return quantize(values, self.bits, seed=at.draws.seeds(self.code_place, at.first_row, len(values)))
-
-    def _scale(self, normalized: Tensor, out: Tensor) -> Tensor:
+    def _rebuild(self, normalized: Tensor, mask: Tensor, out: Tensor) -> Tensor:
+        """Write what the linear layer reads to ``out``, which may be x̂'s own place, and return it."""
         assert self.norm is not None
-        return torch.mul(normalized, self.norm.weight, out=out).add_(self.norm.bias)
+        torch.mul(normalized, self.norm.weight, out=out).add_(self.norm.bias)
+        apply_mask_(out, mask, keep_factor(self.dropout))
+        return out
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import empty_bits
-from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, empty_codes
+from falcon_gnn.quantization.codec import QuantizedTensor, byte_range, dequantize, empty_codes
 from falcon_gnn.quantization.row_blocks import BlockState, RowBlock
 from falcon_gnn.training.row_steps import RowStep, groups_of
 
@@ -38,26 +38,19 @@ class CodedRowStep(RowStep):
         """Add the gradients of all parameters; the moments are known."""
         last = len(self.chain.blocks) - 1
         for rows in self.rows:
-            self._add_head(rows)
+            self.output_gradient[rows] = self._add_head(rows)
         for level in reversed(range(last + 1)):
             for rows in self.rows:
                 self._add_level(level, rows)
 
-    def _add_head(self, rows: slice) -> None:
-        last = len(self.chain.blocks) - 1
-        output, state = self._forward_block(last, self._hidden(last, rows), rows, is_last=True)
-        self.output_gradient[rows] = self.loss.gradient(output, rows)
-        del output
-        self._backward_block(last, self.output_gradient[rows], state, rows)
-
     def _add_level(self, level: int, rows: slice) -> None:
-        state = self._state(level, rows)
+        state = self.states[level].of(rows)
         assert state.codes is not None
         gradient = self._correction(level, dequantize(state.codes))
         if level == len(self.chain.blocks) - 1:
             gradient.add_(self._backward_block(level, self.output_gradient[rows], state, rows, counts=False))
         for below in reversed(range(level)):
-            gradient = self._backward_block(below, gradient, self._state(below, rows), rows)
+            gradient = self._backward_block(below, gradient, self._whole_state(below, rows), rows)
         self.chain.read_backward(gradient, self.x[rows], self._at(rows))
 
     def _forward_block(self, level: int, hidden: Tensor, rows: slice, **how: Any) -> tuple[Tensor, BlockState]:
@@ -71,7 +64,7 @@ class CodedRowStep(RowStep):
         self._see(level, rows)
         return output, state
 
-    def _state(self, level: int, rows: slice) -> BlockState:
+    def _whole_state(self, level: int, rows: slice) -> BlockState:
         """Return what a block kept of a piece, and what the linear layer read where its gradient wants that exactly."""
         block, state = self.chain.blocks[level], self.states[level].of(rows)
         if block.keeps_activation:
@@ -101,10 +94,10 @@ class _States:
         groups, bits = groups_of(rows, width), self.codes.bits
         packed, zero, scale = self.codes.tensors
         codes = QuantizedTensor(
-            packed[_octets(groups, bits)], zero[groups], scale[groups],
+            packed[byte_range(groups, bits)], zero[groups], scale[groups],
             (rows.stop - rows.start, width), self.codes.dtype, bits,
         )  # fmt: skip
-        return BlockState(self.mask[_octets(groups, 1)], codes=codes)
+        return BlockState(self.mask[byte_range(groups, 1)], codes=codes)
 
     def put(self, rows: slice, state: BlockState) -> None:
         """Keep the state of a piece."""
@@ -114,8 +107,3 @@ class _States:
         own.mask.copy_(state.mask)
         for kept, made in zip(own.codes.tensors, state.codes.tensors, strict=True):
             kept.copy_(made)
-
-
-def _octets(groups: slice, bits: int) -> slice:
-    """Return the bytes in which so many bits of every value of some groups are packed."""
-    return slice(groups.start * GROUP_SIZE * bits // 8, groups.stop * GROUP_SIZE * bits // 8)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import empty_bits
-from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS
+from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS, byte_range
 from falcon_gnn.quantization.draws import StepDraws
 from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place
 from falcon_gnn.quantization.layers import update_running_statistics
@@ -120,13 +120,14 @@ class RowStep:
         if is_linear:
             self.chain.correct_first(self.scatters, self.moments[0])
 
-    def _add_head(self, rows: slice) -> None:
-        """Add the gradients of the last block: the sums over the batch that its norm needs."""
+    def _add_head(self, rows: slice) -> Tensor:
+        """Add the gradients of the last block, the sums that its norm needs; return the gradient of the outputs."""
         last = len(self.chain.blocks) - 1
         output, state = self._forward_block(last, self._hidden(last, rows), rows, is_last=True)
         gradient = self.loss.gradient(output, rows)
         del output
         self._backward_block(last, gradient, state, rows)
+        return gradient
 
     def _add_all(self, rows: slice) -> None:
         """Add a piece's gradients of all layers; with a norm, all but what its moments add."""
@@ -217,7 +218,7 @@ class RowStep:
     def _mask_of(self, level: int, rows: slice) -> Tensor:
         """Return the place of a piece's mask."""
         groups = groups_of(rows, self.chain.blocks[level].linear.in_features)
-        return self.masks[level][groups.start * GROUP_SIZE // 8 : groups.stop * GROUP_SIZE // 8]
+        return self.masks[level][byte_range(groups, 1)]
 
     def _backward_block(
         self, level: int, gradient: Tensor, state: BlockState, rows: slice, *, counts: bool = True
