@@ -86,6 +86,7 @@ def operator_calls() -> list[tuple[str, tuple[object, ...]]]:
         ("normalize_activate_", (hidden.clone(), norm, draw_seeds(2), 0.2, out.clone())),
         ("mask_gradient_", (torch.randn(300, 4), mask, [hidden.clone() for _ in range(3)], 0, norm[2:], 1.5, None)),
         ("hidden_gradient", (torch.randn(300, 4), codes, 2, torch.randn(3, 4), out)),
+        ("rebuild", (codes, 2, (torch.randn(4), torch.randn(4)), mask, 1.25, out)),
         ("merge_moments_", (torch.zeros(4), torch.zeros(4), hidden, 0)),
     ]
 

@@ -8,12 +8,16 @@ import torch
 from torch import nn
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.quantization.draws import StepDraws
+from falcon_gnn.quantization.mlp import MLP
 from falcon_gnn.training.batches import RowBatch
+from falcon_gnn.training.coded_rows import CodedRowStep
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.memory import measure_peak, tensors_within
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.partition import deal_parts
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
+from falcon_gnn.training.row_steps import BatchLoss
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import make_optimizer, run_epoch, training_step
 from falcon_gnn.training.targets import Targets
@@ -194,3 +198,13 @@ def test_batches_of_parts_add_up_before_a_step(graph):
 def test_pieces_that_cannot_be_are_refused(options, what):
     with pytest.raises(OptionError, match=what):
         TrainConfig(**options, micro_batches=2)
+
+
+def test_the_way_forward_of_a_coded_step_takes_larger_pieces_where_the_gradients_will_be() -> None:
+    x, targets = torch.randn(1500, 4), Targets(torch.zeros(1500, 3), "multilabel")
+    rows = Pieces(count=6).cut(1500)
+    for width, expected in ((1024, [0, 768, 1500]), (16, [0, 256, 512, 768, 1024, 1280, 1500])):
+        chain = MLP(4, width, 3, 3, bits=2).row_chain()
+        step = CodedRowStep(chain, x, rows, StepDraws(1500), BatchLoss(targets), None)
+        joined = step._join()
+        assert [part.start for part in joined] + [joined[-1].stop] == expected

@@ -1,5 +1,6 @@
-"""Compiled loops over plain arrays. They validate nothing; each has a slow twin in ``tests/oracles.py``.
+"""Compiled loops over plain arrays.
 
+They validate nothing. Each has a slow twin, in ``tests/oracles.py`` or, where it carries out an operator, in torch.
 The only room that imports numba. It stands below ``graph`` so that the adjacency can be built by it.
 """
 

@@ -7,12 +7,12 @@ a team of one thread is all that such a process needs there, and the same compil
 
 import functools
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ctypes import CFUNCTYPE, c_int
 from typing import Any
 
-from numba import njit, set_num_threads, threading_layer
+from numba import get_num_threads, njit, set_num_threads, threading_layer
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
@@ -57,6 +57,17 @@ def kernel(*, is_threaded: bool | None = None, **options: Any) -> Callable[[Call
 def subroutine(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles what only kernels call, with options for numba."""
     return functools.partial(_compile, options=options)
+
+
+@contextmanager
+def threads_at_most(count: int) -> Iterator[None]:
+    """Let the kernels that this thread calls inside run on no more than so many threads."""
+    before = get_num_threads()
+    set_num_threads(min(before, count))
+    try:
+        yield
+    finally:
+        set_num_threads(before)
 
 
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:

@@ -13,7 +13,15 @@ from typer.core import TyperGroup
 from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.option_file import FileCommand, file_commands, show_options
-from falcon_gnn.cli.screen import correction_line, print_collapse, print_table, runs_table, say_written, show_stages
+from falcon_gnn.cli.screen import (
+    correction_line,
+    print_collapse,
+    print_table,
+    runs_table,
+    say_compiled,
+    say_written,
+    show_stages,
+)
 from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
@@ -144,6 +152,7 @@ def collapse(
         with telling_time_left("writing files", on_stage):
             has_page = write_collapse(graph, result, out, title=f"{Path(source).name} collapsed")
     print_collapse(result.report)
+    say_compiled()
     say_written(out, has_page)
 
 
@@ -251,6 +260,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
         shown = run_demo(out, on_stage)
     print_collapse(shown.report)
     print_table(runs_table(shown.outcomes))
+    say_compiled()
     say_written(out, shown.has_page)
 
 
@@ -374,6 +384,7 @@ class _TrainJob:
         print_table(runs_table({self.config.training.model.model: outcome}))
         if self.config.correct_and_smooth:
             typer.echo(correction_line(outcome.correction))
+        say_compiled()
         say_written(self.out, has_plots=(self.out / "learning_curve.png").exists())
 
     def _told(self) -> dict[str, Any]:

@@ -77,11 +77,16 @@ def print_table(table: object) -> None:
 
 
 def print_collapse(report: "CollapseReport") -> None:
-    """Print what a collapse did, and whether its seconds hold the compilation that only a first run needs."""
-    from falcon_gnn._kernels import is_kept, num_compiled
+    """Print what a collapse did."""
     from falcon_gnn.reporting.terminal import collapse_table
 
     print_table(collapse_table(report))
+
+
+def say_compiled() -> None:
+    """Say whether the seconds above hold the compilation that only a first run needs."""
+    from falcon_gnn._kernels import is_kept, num_compiled
+
     if num_compiled() and is_kept():
         typer.echo("Seconds of this first run include compiling; the next finds the compiled code on the disk.")
     elif num_compiled():

@@ -1,32 +1,20 @@
 """Masks of one bit per value: bool tensors packed, and ReLU and dropout with a common mask.
 
-The bits of a block are laid out in eight planes, as the codes of the codec are: byte j holds the j-th value of every
-plane. Values beyond the last full group of 256 are a block of their own, filled up with zeros. On the CPU, where a
-block has at most 524,288 values, a matrix is cut at every 256th row first. Dropout may have a seed for each 256 rows: a
-matrix and its pieces of so many rows then have the same bits.
+The bits of a group of 256 values are laid out in eight planes, as the codes of the codec are: byte j holds the j-th
+value of every plane. A last group that is not full is filled up with zeros. Dropout may have a seed for each 256 rows:
+a matrix and its pieces of so many rows then have the same bits.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from math import prod
 
 import torch
 from torch import Tensor
 
 from falcon_gnn.errors import OptionError
-from falcon_gnn.quantization.codec import (
-    GROUP_SIZE,
-    SEED_ROWS,
-    block_values,
-    pack_planes,
-    plane_shifts,
-    random_bytes,
-    seed_groups,
-    seeded_generator,
-    unpack_planes,
-)
-from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place, expects_kernels, run_kernel_on_cuda
-from falcon_gnn.quantization.philox import group_halves, halves_bytes
+from falcon_gnn.quantization.codec import GROUP_SIZE, block_values, converted_bytes, pack_planes, unpack_planes
+from falcon_gnn.quantization.kernel_choice import device_type, expects_kernels, run_kernels
+from falcon_gnn.quantization.philox import halves_bytes, value_halves
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 # Dropout probabilities are kept as multiples of 2^-16; the scale uses the kept value, so the mean stays exact.
@@ -78,7 +66,7 @@ def keep_numerator(dropout: float) -> int:
 def _pack_bits(mask: Tensor) -> Tensor:
     packed = empty_bits(mask.numel(), mask.device)
     flat = mask.reshape(-1).view(torch.uint8)
-    for values, octets in _blocks(mask.shape, mask.device):
+    for values, octets in _blocks(mask.numel(), mask.device):
         _pack_block(flat[values], packed[octets])
     return packed
 
@@ -88,19 +76,19 @@ def _(mask: Tensor) -> Tensor:
     return empty_bits(mask.numel(), mask.device)
 
 
-run_kernel_on_cuda(_pack_bits, "pack_bits")
+run_kernels(_pack_bits, "pack_bits")
 
 
 @declares_temporaries("falcon_gnn::pack_bits")
 def _(mask: Tensor) -> int:
-    return (0 if mask.is_contiguous() else mask.nbytes) + _block_values(mask, mask.shape)
+    return (0 if mask.is_contiguous() else mask.nbytes) + _block_values(mask, mask.numel())
 
 
 @torch.library.custom_op("falcon_gnn::unpack_bits", mutates_args=())
 def _unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
     mask = torch.empty(shape, dtype=torch.bool, device=packed.device)
     flat = mask.view(-1).view(torch.uint8)
-    for values, octets in _blocks(mask.shape, mask.device):
+    for values, octets in _blocks(mask.numel(), mask.device):
         target = flat[values]
         target.copy_(_unpack_block(packed[octets])[: len(target)])
     return mask
@@ -111,12 +99,12 @@ def _(packed: Tensor, shape: Sequence[int]) -> Tensor:
     return torch.empty(shape, dtype=torch.bool, device=packed.device)
 
 
-run_kernel_on_cuda(_unpack_bits, "unpack_bits")
+run_kernels(_unpack_bits, "unpack_bits")
 
 
 @declares_temporaries("falcon_gnn::unpack_bits")
 def _(packed: Tensor, shape: Sequence[int]) -> int:
-    return _block_values(packed, shape)
+    return _block_values(packed, prod(shape))
 
 
 @torch.library.custom_op("falcon_gnn::dropout_bits", mutates_args=())
@@ -128,9 +116,9 @@ def dropout_bits(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
         like: The values.
         dropout: Probability of dropping one.
     """
-    packed, draws = empty_bits(like.numel(), like.device), _make_draws(seed, like, dropout)
-    for values, octets in _blocks(like.shape, like.device):
-        packed[octets] = draws.bits(values, octets)
+    packed = empty_bits(like.numel(), like.device)
+    for values, octets in _blocks(like.numel(), like.device):
+        packed[octets] = _draw_bits(seed, values, octets, like, dropout)
     return packed
 
 
@@ -139,12 +127,12 @@ def _(seed: Tensor, like: Tensor, dropout: float) -> Tensor:
     return empty_bits(like.numel(), like.device)
 
 
-run_kernel_on_cuda(dropout_bits, "dropout_bits")
+run_kernels(dropout_bits, "dropout_bits")
 
 
 @declares_temporaries("falcon_gnn::dropout_bits")
 def _(seed: Tensor, like: Tensor, dropout: float) -> int:
-    return _drawn_bytes(like, _block_values(like, like.shape))
+    return _drawn_bytes(like, _block_values(like, like.numel()))
 
 
 @torch.library.custom_op("falcon_gnn::relu_dropout_", mutates_args=("x",))
@@ -158,14 +146,13 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     """
     packed = empty_bits(x.numel(), x.device)
     flat = x.view(-1)
-    draws = None if seed is None else _make_draws(seed, x, dropout)
-    for values, octets in _blocks(x.shape, x.device):
+    for values, octets in _blocks(x.numel(), x.device):
         block, bits = flat[values].relu_(), packed[octets]
         scratch = torch.empty_like(block)
         _pack_block(_is_positive(block, scratch), bits)
-        if draws is None:
+        if seed is None:
             continue
-        bits.bitwise_and_(draws.bits(values, octets))
+        bits.bitwise_and_(_draw_bits(seed, values, octets, x, dropout))
         _write_multiplier(bits, keep_factor(dropout), scratch)
         block.mul_(scratch)
         del scratch
@@ -177,20 +164,20 @@ def _(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     return empty_bits(x.numel(), x.device)
 
 
-run_kernel_on_cuda(relu_dropout_, "relu_dropout_")
+run_kernels(relu_dropout_, "relu_dropout_")
 
 
 @declares_temporaries("falcon_gnn::relu_dropout_")
 def _(x: Tensor, seed: Tensor | None, dropout: float) -> int:
-    block = _block_values(x, x.shape)
-    return block * (2 + max(4, x.element_size())) + (0 if seed is None else _drawn_bytes(x, block))
+    block = _block_values(x, x.numel())
+    return block * (2 + max(4, x.element_size())) + (0 if seed is None else _drawn_bytes(x, block)) + converted_bytes(x)
 
 
 @torch.library.custom_op("falcon_gnn::mask_multiplier", mutates_args=("out",))
 def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
     """Write ``factor`` where a bit is set and 0 elsewhere to a contiguous floating tensor."""
     flat = out.view(-1)
-    for values, octets in _blocks(out.shape, out.device):
+    for values, octets in _blocks(out.numel(), out.device):
         _write_multiplier(packed[octets], factor, flat[values])
 
 
@@ -199,19 +186,19 @@ def _(packed: Tensor, factor: float, out: Tensor) -> None:
     return None
 
 
-run_kernel_on_cuda(mask_multiplier, "mask_multiplier")
+run_kernels(mask_multiplier, "mask_multiplier")
 
 
 @declares_temporaries("falcon_gnn::mask_multiplier")
 def _(packed: Tensor, factor: float, out: Tensor) -> int:
-    return _block_values(out, out.shape)
+    return _block_values(out, out.numel()) + converted_bytes(out)
 
 
 @torch.library.custom_op("falcon_gnn::apply_mask_", mutates_args=("x",))
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Multiply a contiguous ``x`` in place with ``factor`` where a bit is set and with 0 elsewhere."""
     flat = x.view(-1)
-    for values, octets in _blocks(x.shape, x.device):
+    for values, octets in _blocks(x.numel(), x.device):
         _apply_block(flat[values], packed[octets], factor)
 
 
@@ -220,12 +207,12 @@ def _(x: Tensor, packed: Tensor, factor: float) -> None:
     return None
 
 
-run_kernel_on_cuda(apply_mask_, "apply_mask_")
+run_kernels(apply_mask_, "apply_mask_")
 
 
 @declares_temporaries("falcon_gnn::apply_mask_")
 def _(x: Tensor, packed: Tensor, factor: float) -> int:
-    return _block_values(x, x.shape) * (1 + x.element_size())
+    return _block_values(x, x.numel()) * (1 + x.element_size()) + converted_bytes(x)
 
 
 def empty_bits(num_values: int, device: torch.device) -> Tensor:
@@ -233,65 +220,30 @@ def empty_bits(num_values: int, device: torch.device) -> Tensor:
     return torch.empty(-(-num_values // GROUP_SIZE) * (GROUP_SIZE // 8), dtype=torch.uint8, device=device)
 
 
-def _blocks(shape: Sequence[int], device: torch.device) -> Iterator[tuple[slice, slice]]:
+def _blocks(num_values: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
     """Yield each block's range of values and its range of bytes."""
-    num_values, block = prod(shape), block_values(device)
-    by_rows = len(shape) == 2 and not draws_by_place(device)
-    part = SEED_ROWS * shape[1] if by_rows else num_values
-    for first in range(0, num_values, max(part, 1)):
-        last = min(first + part, num_values)
-        full = last // GROUP_SIZE * GROUP_SIZE
-        for start in range(first, full, block):
-            stop = min(start + block, full)
-            yield slice(start, stop), slice(start // 8, stop // 8)
-        if full < last:
-            yield slice(full, last), slice(full // 8, (full + GROUP_SIZE) // 8)
+    full, block = num_values // GROUP_SIZE * GROUP_SIZE, block_values(device)
+    for start in range(0, full, block):
+        stop = min(start + block, full)
+        yield slice(start, stop), slice(start // 8, stop // 8)
+    if full < num_values:
+        yield slice(full, num_values), slice(full // 8, (full + GROUP_SIZE) // 8)
 
 
-def _block_values(x: Tensor, shape: Sequence[int]) -> int:
+def _block_values(x: Tensor, num_values: int) -> int:
     """Return about how many values the largest block of a mask holds; 0 where a kernel does without blocks."""
     if expects_kernels(x):
         return 0
-    block, is_counted = block_values(torch.device(device_type(x))), device_type(x) != "cpu"
-    part = SEED_ROWS * shape[1] if len(shape) == 2 and not is_counted else block
-    return min(prod(shape) + GROUP_SIZE, max(part, GROUP_SIZE), block)
+    return min(num_values + GROUP_SIZE, block_values(torch.device(device_type(x))))
 
 
-def _make_draws(seed: Tensor, x: Tensor, dropout: float) -> "_DrawnBits | _CountedBits":
-    return (_CountedBits if draws_by_place(x.device) else _DrawnBits)(seed, x, dropout)
-
-
-class _DrawnBits:
-    """Bits that are 1 with probability 1 − dropout, from generators: one for all values, or one for every 256 rows.
-
-    Blocks are asked for in ascending order.
-    """
-
-    def __init__(self, seed: Tensor, x: Tensor, dropout: float) -> None:
-        self.seeds, self.device, self.dropout = seed.view(-1), x.device, dropout
-        self.values_per_seed = SEED_ROWS * x.shape[1] if seed.numel() > 1 else max(1, x.numel())
-        self.generator, self.current = seeded_generator(self.seeds[0], x.device), 0
-
-    def bits(self, values: slice, octets: slice) -> Tensor:
-        part = values.start // self.values_per_seed
-        if part != self.current:
-            self.generator, self.current = seeded_generator(self.seeds[part], self.device), part
-        return _bernoulli_bits(octets.stop - octets.start, self.dropout, self.generator)
-
-
-class _CountedBits:
-    """The same from counted random numbers: 16 bits per value."""
-
-    def __init__(self, seed: Tensor, x: Tensor, dropout: float) -> None:
-        self.seeds, self.numerator = seed.view(-1).to(x.device), keep_numerator(dropout)
-        self.groups_per_seed = seed_groups(seed, x.shape)
-
-    def bits(self, values: slice, octets: slice) -> Tensor:
-        groups = slice(values.start // GROUP_SIZE, octets.stop * 8 // GROUP_SIZE)
-        kept = group_halves(self.seeds, groups, self.groups_per_seed) < self.numerator
-        packed = torch.empty(octets.stop - octets.start, dtype=torch.uint8, device=kept.device)
-        _pack_block(kept.view(torch.uint8).view(-1), packed)
-        return packed
+def _draw_bits(seed: Tensor, values: slice, octets: slice, like: Tensor, dropout: float) -> Tensor:
+    """Return a block's packed bits, each 1 with probability 1 − ``dropout``."""
+    place = slice(values.start, values.start + 8 * (octets.stop - octets.start))
+    kept = value_halves(seed, place, like.shape, like.device) < keep_numerator(dropout)
+    packed = torch.empty(octets.stop - octets.start, dtype=torch.uint8, device=kept.device)
+    _pack_block(kept.view(torch.uint8), packed)
+    return packed
 
 
 def _is_positive(x: Tensor, scratch: Tensor) -> Tensor:
@@ -305,7 +257,7 @@ def _is_positive(x: Tensor, scratch: Tensor) -> Tensor:
 def _pack_block(values: Tensor, packed: Tensor) -> None:
     if len(values) % GROUP_SIZE:
         values = torch.cat([values, values.new_zeros(GROUP_SIZE - len(values))])
-    pack_planes(values, 1, packed)
+    pack_planes(values.view(-1, GROUP_SIZE), 1, packed)
 
 
 def _unpack_block(packed: Tensor) -> Tensor:
@@ -314,19 +266,7 @@ def _unpack_block(packed: Tensor) -> Tensor:
 
 def _write_multiplier(packed: Tensor, factor: float, target: Tensor) -> None:
     """Write ``factor`` where a bit is set and 0 elsewhere to a flat floating tensor."""
-    bit_values = _bit_values(packed.device)
-    single_bits = torch.bitwise_and(packed, bit_values)
-    factors = factor / bit_values.to(target.dtype)
-    if len(target) == single_bits.numel():
-        target.view(8, -1).copy_(single_bits).mul_(factors)
-    else:
-        target.copy_(single_bits.to(target.dtype).mul_(factors).view(-1)[: len(target)])
-
-
-@cache
-def _bit_values(device: torch.device) -> Tensor:
-    bit_values: Tensor = 1 << plane_shifts(1, device)
-    return bit_values
+    target.copy_(_unpack_block(packed)[: len(target)]).mul_(factor)
 
 
 def _apply_block(values: Tensor, packed: Tensor, factor: float) -> None:
@@ -337,23 +277,4 @@ def _apply_block(values: Tensor, packed: Tensor, factor: float) -> None:
 
 def _drawn_bytes(x: Tensor, num_values: int) -> int:
     """Return what drawing the bits of a block takes."""
-    return 2 * (num_values + 64) // 8 if device_type(x) == "cpu" else halves_bytes(num_values)
-
-
-def _bernoulli_bits(num_bytes: int, dropout: float, generator: torch.Generator) -> Tensor:
-    """Return packed independent bits that are 1 with probability 1 − dropout, from fair bits alone.
-
-    Writing the probability as binary digits, lowest first: if ``kept`` is right for the digits so far, then ``fair |
-    kept`` is right with a digit 1 put before them and ``fair & kept`` with a digit 0. Trailing zeros need no draw, so
-    a dropout of 0.5 takes one fair bit per value.
-    """
-    numerator = keep_numerator(dropout)
-    if numerator in (0, 1 << _PROBABILITY_BITS):
-        fill = 0 if numerator == 0 else 255
-        return torch.full((num_bytes,), fill, dtype=torch.uint8, device=generator.device)
-    digits = f"{numerator:0{_PROBABILITY_BITS}b}".rstrip("0")
-    kept = random_bytes(num_bytes, generator)
-    for digit in reversed(digits[:-1]):
-        fair = random_bytes(num_bytes, generator)
-        kept = kept.bitwise_or_(fair) if digit == "1" else kept.bitwise_and_(fair)
-    return kept
+    return 0 if expects_kernels(x) else halves_bytes(num_values)

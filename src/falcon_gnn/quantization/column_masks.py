@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from falcon_gnn.quantization.codec import block_values
-from falcon_gnn.quantization.kernel_choice import device_type
+from falcon_gnn.quantization.kernel_choice import are_plain_float32, device_type, run_kernels
 from falcon_gnn.quantization.temporaries import declares_temporaries
 
 _COLUMNS = 8
@@ -45,8 +45,13 @@ def _(values: Tensor, packed: Tensor, first: int, factor: float) -> None:
     return None
 
 
+run_kernels(mask_columns_, "mask_columns_", lambda *_: False, fits_cpu=are_plain_float32)
+
+
 @declares_temporaries("falcon_gnn::mask_columns_")
 def _(values: Tensor, packed: Tensor, first: int, factor: float) -> int:
+    if device_type(values) == "cpu" and are_plain_float32(values):
+        return 0
     num_octets = _num_octets(values.shape[1])
     rows = min(len(values), _rows_at_once(values))
     table = 256 * _COLUMNS * values.element_size()

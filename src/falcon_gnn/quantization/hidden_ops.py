@@ -1,4 +1,4 @@
-"""What stands between two linear layers, forward and backward, as operators: on CUDA one kernel each.
+"""What stands between two linear layers, forward and backward, as operators, for which there is a kernel each.
 
 With x̂ the normalised value, m the mask of ReLU and dropout and s the dropout scale, a hidden block's output is
 a = m·s·(γx̂ + β), and a gradient g of it becomes m·s·g. The decoded x̂ stands for the exact one. An operator's body is
@@ -12,11 +12,15 @@ from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import apply_mask_, empty_bits, relu_dropout_
 from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS, block_values, empty_codes
-from falcon_gnn.quantization.kernel_choice import device_type, expects_kernels, run_kernel_on_cuda
+from falcon_gnn.quantization.kernel_choice import are_plain_float32, device_type, expects_kernels, run_kernels
 from falcon_gnn.quantization.temporaries import declares_temporaries, temporary_bytes
 
 SUM_ROWS = 128
 """Rows whose column sums a kernel takes in one go, and writes."""
+
+
+def _is_not_double(x: Tensor, *_: object) -> bool:
+    return x.dtype != torch.float64
 
 
 @torch.library.custom_op("falcon_gnn::activate", mutates_args=("out",))
@@ -63,7 +67,7 @@ def _(
     return empty_bits(hidden.numel(), hidden.device), *codes_of(hidden, bits)
 
 
-run_kernel_on_cuda(activate, "activate", lambda hidden, *_: hidden.dtype != torch.float64)
+run_kernels(activate, "activate", _is_not_double, fits_cpu=are_plain_float32)
 
 
 @declares_temporaries("falcon_gnn::activate")
@@ -79,6 +83,7 @@ def _(
     return max(
         temporary_bytes("falcon_gnn::quantize", out, code_seed, bits, GROUP_SIZE) if bits else 0,
         temporary_bytes("falcon_gnn::relu_dropout_", out, mask_seed, dropout),
+        _stacked_bytes(norm),
     )
 
 
@@ -106,12 +111,50 @@ def _(hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout:
     return empty_bits(hidden.numel(), hidden.device)
 
 
-run_kernel_on_cuda(normalize_activate_, "normalize_activate_", lambda hidden, *_: hidden.dtype != torch.float64)
+run_kernels(normalize_activate_, "normalize_activate_", _is_not_double, fits_cpu=are_plain_float32)
 
 
 @declares_temporaries("falcon_gnn::normalize_activate_")
 def _(hidden: Tensor, norm: Sequence[Tensor], mask_seed: Tensor | None, dropout: float, out: Tensor) -> int:
-    return temporary_bytes("falcon_gnn::relu_dropout_", out, mask_seed, dropout)
+    return max(temporary_bytes("falcon_gnn::relu_dropout_", out, mask_seed, dropout), _stacked_bytes(norm))
+
+
+@torch.library.custom_op("falcon_gnn::rebuild", mutates_args=("out",))
+def rebuild(
+    codes: Sequence[Tensor], bits: int, affine: Sequence[Tensor], mask: Tensor | None, factor: float, out: Tensor
+) -> None:
+    """Write what the next layer saw of a block, m·s·(γx̂ + β), as far as x̂ is known.
+
+    Args:
+        codes: As :func:`activate` returned them; or x̂ itself, three times.
+        bits: Bits per code; 0 for x̂ itself.
+        affine: γ and β.
+        mask: As :func:`activate` returned it; None for none.
+        factor: s.
+        out: What is written to, contiguous, shape ``(rows, channels)``; may be x̂'s own place.
+    """
+    torch.mul(_decoded(codes, bits, out, out), affine[0], out=out).add_(affine[1])
+    if mask is not None:
+        apply_mask_(out, mask, factor)
+
+
+@rebuild.register_fake
+def _(
+    codes: Sequence[Tensor], bits: int, affine: Sequence[Tensor], mask: Tensor | None, factor: float, out: Tensor
+) -> None:
+    return None
+
+
+run_kernels(rebuild, "rebuild", lambda *_: False, fits_cpu=are_plain_float32)
+
+
+@declares_temporaries("falcon_gnn::rebuild")
+def _(
+    codes: Sequence[Tensor], bits: int, affine: Sequence[Tensor], mask: Tensor | None, factor: float, out: Tensor
+) -> int:
+    inside = temporary_bytes("falcon_gnn::dequantize", *codes, bits, GROUP_SIZE, out) if bits else 0
+    masking = 0 if mask is None else temporary_bytes("falcon_gnn::apply_mask_", out, mask, factor)
+    return max(inside, masking, _stacked_bytes(affine))
 
 
 @torch.library.custom_op("falcon_gnn::mask_gradient_", mutates_args=("gradient", "activation"))
@@ -175,7 +218,7 @@ def _(
     return gradient.new_empty(2, gradient.shape[1])
 
 
-run_kernel_on_cuda(mask_gradient_, "mask_gradient_", lambda gradient, *_: gradient.dtype != torch.float64)
+run_kernels(mask_gradient_, "mask_gradient_", _is_not_double, fits_cpu=are_plain_float32)
 
 
 @declares_temporaries("falcon_gnn::mask_gradient_")
@@ -189,7 +232,7 @@ def _(
     activation: Tensor | None,
 ) -> int:
     if expects_kernels(gradient):
-        return 2 * _sums_bytes(gradient)
+        return 2 * _sums_bytes(gradient) + _stacked_bytes(affine)
     decoded = gradient.nbytes if activation is None and affine and bits else 0
     inside = temporary_bytes("falcon_gnn::dequantize", *codes, bits, GROUP_SIZE, gradient) if bits else 0
     masking = temporary_bytes("falcon_gnn::apply_mask_", gradient, mask, factor)
@@ -218,7 +261,7 @@ def _(gradient: Tensor, codes: Sequence[Tensor], bits: int, factors: Tensor, out
     return out.new_empty(out.shape[1])
 
 
-run_kernel_on_cuda(hidden_gradient, "hidden_gradient", lambda gradient, *_: gradient.dtype != torch.float64)
+run_kernels(hidden_gradient, "hidden_gradient", _is_not_double, fits_cpu=are_plain_float32)
 
 
 @declares_temporaries("falcon_gnn::hidden_gradient")
@@ -253,12 +296,13 @@ def _(mean: Tensor, squares: Tensor, chunk: Tensor, seen: int) -> None:
     return None
 
 
-run_kernel_on_cuda(merge_moments_, "merge_moments_", lambda mean, *_: mean.dtype != torch.float64)
+run_kernels(merge_moments_, "merge_moments_", _is_not_double, fits_cpu=are_plain_float32)
 
 
 @declares_temporaries("falcon_gnn::merge_moments_")
 def _(mean: Tensor, squares: Tensor, chunk: Tensor, seen: int) -> int:
-    return 2 * _sums_bytes(chunk) if expects_kernels(chunk) else _block_bytes(chunk)
+    runs_kernel = expects_kernels(chunk) and (device_type(chunk) != "cpu" or chunk.is_contiguous())
+    return 2 * _sums_bytes(chunk) if runs_kernel else _block_bytes(chunk)
 
 
 def codes_of(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,6 +333,11 @@ def _step(matrix: Tensor, device_name: str) -> int:
 def _block_bytes(matrix: Tensor) -> int:
     rows = min(len(matrix), _step(matrix, device_type(matrix)))
     return (rows + 2) * matrix.shape[1] * matrix.element_size()
+
+
+def _stacked_bytes(rows: Sequence[Tensor]) -> int:
+    """Return the bytes of parameters as a kernel of the CPU reads them, in one matrix."""
+    return sum(row.nbytes for row in rows) if rows and device_type(rows[0]) == "cpu" else 0
 
 
 def _sums_bytes(matrix: Tensor) -> int:

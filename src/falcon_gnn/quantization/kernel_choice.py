@@ -1,8 +1,6 @@
-"""Who carries out an operator: Triton kernels on CUDA where they run, else plain torch.
+"""Who carries out an operator: Numba's kernels on the CPU, Triton's on CUDA where they run, else plain torch.
 
-The layout of packed bytes belongs to who made them: a block of values is what is worked on at a time, and that is a
-group for a kernel, 4,194,304 values for plain torch on a device that has to be told every operation, and 524,288
-values, which stay in the cache, on the CPU. Codes and masks do not leave the device on which they were made.
+All of them draw the same numbers (:mod:`falcon_gnn.quantization.philox`) and pack the same bytes.
 """
 
 import warnings
@@ -23,7 +21,7 @@ _OLDEST_CAPABILITY = (8, 0)
 
 _STANDS_FOR: ContextVar[str | None] = ContextVar("stands_for", default=None)
 
-_COUNTS_EVERYWHERE: ContextVar[bool] = ContextVar("counts_everywhere", default=False)
+_CPU_TYPES = torch.float32, torch.bfloat16, torch.float16, torch.bool, torch.uint8
 
 
 def device_type(x: Tensor) -> str:
@@ -43,6 +41,8 @@ def standing_for(name: str) -> Iterator[None]:
 
 def expects_kernels(x: Tensor) -> bool:
     """Whether kernels carry out the operators on a tensor; without a card at hand, whether they would on CUDA."""
+    if device_type(x) == "cpu":
+        return x.dtype in _CPU_TYPES
     if device_type(x) != "cuda":
         return False
     return not torch.cuda.is_available() or kernels_for(x.device) is not None
@@ -77,36 +77,49 @@ def _warn_once(reason: str) -> None:
     warnings.warn(msg, FalconWarning, stacklevel=2)
 
 
-def run_kernel_on_cuda(operator: CustomOpDef, name: str, fits: Callable[..., bool] | None = None) -> None:
-    """Let a function of the Triton kernels carry out an operator on CUDA, where they run.
+def run_kernels(
+    operator: CustomOpDef,
+    name: str,
+    fits: Callable[..., bool] | None = None,
+    *,
+    fits_cpu: Callable[..., bool] | None = None,
+) -> None:
+    """Let kernels carry out an operator on CUDA and on the CPU.
 
     Args:
         operator: A registered operator, whose own body is its meaning in plain torch.
-        name: The function, which takes and returns what the operator does.
-        fits: Whether the function knows such arguments; by default any.
+        name: The function of :mod:`falcon_gnn.quantization.triton_ops` and of :mod:`falcon_gnn.quantization.cpu_ops`,
+            which takes and returns what the operator does.
+        fits: Whether the functions know such arguments; by default any.
+        fits_cpu: Whether the CPU's does, in place of ``fits``; never in double precision.
     """
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run_on_cuda(*args: Any, **kwargs: Any) -> Any:
         devices = [value.device for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         kernels = kernels_for(next(device for device in devices if device.type == "cuda"))
         if kernels is None or not (fits is None or fits(*args, **kwargs)):
             return plain(*args, **kwargs)
         return getattr(kernels, name)(*args, **kwargs)
 
+    def run_on_cpu(*args: Any, **kwargs: Any) -> Any:
+        # Here, since it imports Numba.
+        from falcon_gnn.quantization import cpu_ops
+
+        is_double = any(value.dtype == torch.float64 for value in args if isinstance(value, Tensor))
+        knows = fits_cpu or fits
+        if is_double or not (knows is None or knows(*args, **kwargs)):
+            return plain(*args, **kwargs)
+        return cpu_ops.run(name, *args, **kwargs)
+
     plain = operator._init_fn
-    operator.register_kernel("cuda")(run)
+    operator.register_kernel("cuda")(run_on_cuda)
+    operator.register_kernel("cpu")(run_on_cpu)
 
 
-def draws_by_place(device: torch.device) -> bool:
-    """Whether random numbers are counted (:mod:`falcon_gnn.quantization.philox`), not drawn from a generator."""
-    return device.type != "cpu" or _COUNTS_EVERYWHERE.get()
-
-
-@contextmanager
-def counted_draws() -> Iterator[None]:
-    """Let the CPU draw inside as an accelerator does, to compare the two."""
-    token = _COUNTS_EVERYWHERE.set(True)
-    try:
-        yield
-    finally:
-        _COUNTS_EVERYWHERE.reset(token)
+def are_plain_float32(*args: Any) -> bool:
+    """Whether all floating tensors among the arguments of an operator are contiguous and float32, but for codes."""
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    for values in args:
+        if isinstance(values, (list, tuple)):
+            tensors += [value for value in values if value.dtype != torch.bfloat16]
+    return all(value.dtype == torch.float32 and value.is_contiguous() for value in tensors if value.is_floating_point())

@@ -1,12 +1,16 @@
-"""Random numbers by counting (Philox4x32-10), for accelerators: a value's draw depends on its place and the seed alone.
+"""Random numbers by counting (Philox4x32-10): a value's draw depends on its place and the seed alone.
 
-Neither the number of threads, nor the card, nor the piece that is worked on has a say, and the seed is a tensor, so
+Neither the number of threads, nor the device, nor the piece that is worked on has a say, and the seed is a tensor, so
 that nothing is read back from the device. One call of Philox serves the eight values that share a byte of a mask: with
 v = 32 p + k the place of a value in its group of 256 and g the group's number under its seed, the counter is 32 g + k,
 and the value takes the lower (even p) or upper (odd p) half of word p // 2.
 
-This is the meaning, in plain torch; :mod:`falcon_gnn.quantization.triton_kernels` does the same inside its kernels.
+This is the meaning, in plain torch; :mod:`falcon_gnn.quantization.triton_kernels` and
+:mod:`falcon_gnn._kernels.activations` do the same inside their kernels.
 """
+
+from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor
@@ -18,6 +22,26 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 
 
+def seed_groups(seed: Tensor, shape: Sequence[int]) -> int:
+    """Return how many groups of 256 values share a seed: those of 256 rows, or all where there is one seed only."""
+    return max(1, shape[1]) if seed.numel() > 1 else max(1, -(-prod(shape) // _GROUP_SIZE))
+
+
+def value_halves(seed: Tensor, values: slice, shape: Sequence[int], device: torch.device) -> Tensor:
+    """Return 16 random bits for each of some values of a tensor, int32 in [0, 65536), shape ``(values,)``.
+
+    Args:
+        seed: One seed, or one for every 256 rows of a matrix.
+        values: In row-major order; they may end beyond the tensor.
+        shape: Of the tensor.
+        device: Of the result.
+    """
+    groups = slice(values.start // _GROUP_SIZE, -(-values.stop // _GROUP_SIZE))
+    halves = group_halves(seed.view(-1).to(device), groups, seed_groups(seed, shape))
+    first = values.start - groups.start * _GROUP_SIZE
+    return halves.view(-1)[first : first + values.stop - values.start]
+
+
 def group_halves(seeds: Tensor, groups: slice, groups_per_seed: int) -> Tensor:
     """Return 16 random bits for every value of some groups, int32 in [0, 65536), shape ``(groups, 256)``.
 
@@ -27,7 +51,9 @@ def group_halves(seeds: Tensor, groups: slice, groups_per_seed: int) -> Tensor:
         groups_per_seed: Groups that share a seed.
     """
     numbers = torch.arange(groups.start, groups.stop, device=seeds.device)
-    seed = seeds[torch.div(numbers, groups_per_seed, rounding_mode="floor")][:, None]
+    # A last group of another size may be filled up beyond the last seed: what is drawn there is read by nobody.
+    order = torch.div(numbers, groups_per_seed, rounding_mode="floor").clamp_(max=len(seeds) - 1)
+    seed = seeds[order][:, None]
     first = (numbers % groups_per_seed * 32)[:, None]
     counters = first + torch.arange(32, device=seeds.device)
     halves = torch.empty(len(numbers), 4, 2, 32, dtype=torch.int32, device=seeds.device)

@@ -56,6 +56,7 @@ def column_sums(matrix: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def gradient_of(parameter: Tensor) -> Tensor:
-    """Return the gradient that a parameter has, to add to."""
-    assert parameter.grad is not None
+    """Return the gradient that a parameter has, to add to; zeros if it has none yet."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from falcon_gnn.quantization.bitmask import apply_mask_, keep_factor
 from falcon_gnn.quantization.codec import QuantizedTensor, dequantize
 from falcon_gnn.quantization.draws import StepDraws
-from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_
+from falcon_gnn.quantization.hidden_ops import activate, mask_gradient_, normalize_activate_, rebuild
 from falcon_gnn.quantization.moments import InputScatter
 from falcon_gnn.quantization.products import add_outer_, add_product, column_sums, gradient_of, multiply
 
@@ -98,7 +98,7 @@ class RowBlock:
             is_last: Whether that begins with this block: then what the linear layer reads need not be made again.
             has_output: Whether the output is computed; otherwise it is empty.
             out: Where it is written to; None for a new matrix.
-            mask: What an earlier pass over these rows found; then nothing is drawn, and no codes are made.
+            mask: What an earlier pass over these rows found; then nothing is drawn, and nothing kept.
         """
         activation, state = self._activate(hidden, moments, at, keeps, mask)
         output = hidden.new_empty(0)
@@ -113,15 +113,11 @@ class RowBlock:
         self, hidden: Tensor, moments: Moments | None, at: PieceContext, keeps: bool, mask: Tensor | None
     ) -> tuple[Tensor, BlockState]:
         """Return what the linear layer reads, in place of ``hidden`` unless x̂ takes it, and the state but for it."""
-        norm, bits = self._norm(moments), self.bits if keeps and self.bits is not None else 0
-        keeps_exact = keeps and self.bits is None and moments is not None
         if mask is not None and moments is not None:
-            normalized = self.normalize(hidden, moments)
-            activation = self._rebuild(normalized, mask, torch.empty_like(hidden) if keeps_exact else normalized)
-            return activation, BlockState(mask, normalized if keeps_exact else None)
-        num_rows = len(hidden)
+            return self.activate(hidden, moments, mask), BlockState(mask)
+        norm, bits, num_rows = self._norm(moments), self.bits if keeps and self.bits is not None else 0, len(hidden)
         mask_seeds = at.draws.seeds(self.mask_place, at.first_row, num_rows) if self.dropout else None
-        if keeps_exact:
+        if keeps and self.bits is None and moments is not None:
             activation = torch.empty_like(hidden)
             return activation, BlockState(
                 normalize_activate_(hidden, norm, mask_seeds, self.dropout, activation), normalized=hidden
@@ -147,7 +143,8 @@ class RowBlock:
             return self._backward_codes(gradient, state, at, moments)
         factor, activation = keep_factor(self.dropout), state.activation
         if counts and state.normalized is not None and activation is None:
-            activation = self._rebuild(state.normalized, state.mask, torch.empty_like(state.normalized))
+            activation = torch.empty_like(state.normalized)
+            self._rebuild([state.normalized] * 3, 0, state.mask, activation)
         elif counts and activation is None:
             assert state.codes is not None
             activation = dequantize(state.codes)
@@ -168,14 +165,16 @@ class RowBlock:
         """Do the same from x̂ kept at b bits, and add to the parameters' gradients."""
         assert state.codes is not None
         assert self.norm is not None
-        below = gradient.new_empty(state.codes.shape, dtype=self.linear.weight.dtype)
-        multiply(gradient, self.linear.weight, below, at.dtype)
-        rebuilt, affine = torch.empty_like(below), (self.norm.weight, self.norm.bias)
-        codes, factor = state.codes, keep_factor(self.dropout)
-        sums = mask_gradient_(below, state.mask, codes.tensors, codes.bits, affine, factor, rebuilt)
-        add_linear_gradients(gradient, rebuilt if state.activation is None else state.activation, self.linear, at.dtype)
-        self._add_sums(sums)
-        return below.mul_(moments.scale)
+        # One matrix beside the gradient: what the linear layer read, and then the gradient of that.
+        matrix = state.activation
+        if matrix is None:
+            matrix = gradient.new_empty(state.codes.shape, dtype=state.codes.dtype)
+            self._rebuild(state.codes.tensors, state.codes.bits, state.mask, matrix)
+        add_linear_gradients(gradient, matrix, self.linear, at.dtype)
+        multiply(gradient, self.linear.weight, matrix, at.dtype)
+        affine, factor = (self.norm.weight, self.norm.bias), keep_factor(self.dropout)
+        self._add_sums(mask_gradient_(matrix, state.mask, state.codes.tensors, state.codes.bits, affine, factor, None))
+        return matrix.mul_(moments.scale)
 
     def _add_sums(self, sums: Tensor) -> None:
         """Add column sums of a gradient, and of its product with x̂, to the gradients of β and γ."""
@@ -187,7 +186,7 @@ class RowBlock:
         """Return what the moments' dependence on the rows adds to the gradient, in place of x̂.
 
         Args:
-            normalized: x̂ as the gradient knows it, shape ``(rows, channels)``; used up.
+            normalized: x̂, shape ``(rows, channels)``; used up.
             moments: Of the whole batch.
             num_rows: Rows of the whole batch, over all of which the gradients of γ and β were added up.
         """
@@ -200,13 +199,20 @@ class RowBlock:
         scale = moments.scale / -num_rows
         return gradient_of(self.norm.weight) * scale, gradient_of(self.norm.bias) * scale
 
+    def factors(self, moments: Moments, num_rows: int) -> Tensor:
+        """Return the three factors of :func:`hidden_gradient`, once the gradients of γ and β are those of all rows."""
+        assert self.norm is not None
+        sums = torch.stack([gradient_of(self.norm.weight), gradient_of(self.norm.bias)]) / num_rows
+        return torch.stack([-sums[0], sums[1], moments.scale])
+
     def normalize(self, hidden: Tensor, moments: Moments) -> Tensor:
         """Return x̂ in the place of ``hidden``."""
         return hidden.sub_(moments.mean).mul_(moments.inverse_std)
 
     def activate(self, hidden: Tensor, moments: Moments, mask: Tensor) -> Tensor:
         """Return what the linear layer reads in the place of ``hidden``; the mask is what :meth:`forward` found."""
-        return self._rebuild(self.normalize(hidden, moments), mask, hidden)
+        self._rebuild([self.normalize(hidden, moments)] * 3, 0, mask, hidden)
+        return hidden
 
     def _norm(self, moments: Moments | None) -> tuple[Tensor, ...]:
         """Return what :func:`activate` normalises with."""
@@ -214,12 +220,10 @@ class RowBlock:
             return ()
         return moments.mean, moments.inverse_std, self.norm.weight, self.norm.bias
 
-    def _rebuild(self, normalized: Tensor, mask: Tensor, out: Tensor) -> Tensor:
-        """Write what the linear layer reads to ``out``, which may be x̂'s own place, and return it."""
+    def _rebuild(self, codes: Sequence[Tensor], bits: int, mask: Tensor, out: Tensor) -> None:
+        """Write what the linear layer reads; as :func:`rebuild` does."""
         assert self.norm is not None
-        torch.mul(normalized, self.norm.weight, out=out).add_(self.norm.bias)
-        apply_mask_(out, mask, keep_factor(self.dropout))
-        return out
+        rebuild(codes, bits, (self.norm.weight, self.norm.bias), mask, keep_factor(self.dropout), out)
 
 
 @dataclass(frozen=True)

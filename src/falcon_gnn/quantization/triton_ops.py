@@ -13,8 +13,9 @@ from torch import Tensor
 
 from falcon_gnn.quantization import triton_kernels as kernels
 from falcon_gnn.quantization.bitmask import empty_bits, keep_factor, keep_numerator
-from falcon_gnn.quantization.codec import empty_codes, seed_groups
+from falcon_gnn.quantization.codec import empty_codes
 from falcon_gnn.quantization.hidden_ops import SUM_ROWS, codes_of
+from falcon_gnn.quantization.philox import seed_groups
 
 Codes = tuple[Tensor, Tensor, Tensor]
 

@@ -36,8 +36,7 @@ class Pieces:
         """Return ranges of rows that cover a batch."""
         num_blocks = ceil(num_rows / SEED_ROWS)
         step = ceil(num_blocks / min(self.count, num_blocks)) * SEED_ROWS
-        ranges = [slice(first, min(first + step, num_rows)) for first in range(0, num_rows, step)]
-        return ranges[: self.walked]
+        return [slice(first, min(first + step, num_rows)) for first in range(0, num_rows, step)]
 
 
 WHOLE = Pieces()
@@ -56,7 +55,7 @@ def add_gradients(model: nn.Module, batch: RowBatch, precision: Precision, piece
     draws, loss = StepDraws(len(batch.features)), BatchLoss(batch.targets)
     is_bf16 = precision == "bf16"
     if not isinstance(model, HasRowChain):
-        for part in rows:
+        for part in rows[: pieces.walked]:
             with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=is_bf16), draws.piece(part.start):
                 share = loss.share(replace(batch, features=batch.features[part]).outputs(model), part)
             share.backward()  # type: ignore[no-untyped-call]
@@ -64,13 +63,12 @@ def add_gradients(model: nn.Module, batch: RowBatch, precision: Precision, piece
     chain = model.row_chain()
     normalizes = len(chain.blocks) > 0 and chain.blocks[0].norm is not None
     kind = CodedRowStep if normalizes and chain.blocks[0].bits is not None else RowStep
-    step = kind(chain, batch.features, rows, draws, loss, torch.bfloat16 if is_bf16 else None)
+    step = kind(chain, batch.features, rows, draws, loss, torch.bfloat16 if is_bf16 else None, pieces.walked)
+    # Gradients are made as they are first added to: what the moments are found with needs none.
+    model.zero_grad()
     with torch.no_grad():
         if normalizes:
             check_rows(batch.features)
             step.find_moments(keep_matrix=pieces.keep_matrix)
-        # What the moments are found with needs no gradients: these are made no sooner.
-        for parameter in model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
         step.add_gradients()
     return loss.total

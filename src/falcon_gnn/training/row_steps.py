@@ -10,7 +10,7 @@ moments of the whole batch; with l norms the pieces are gone through several tim
 
 A kept matrix, the last norm's input, saves the products of the widest layers in 2 and 3. Where the input is narrow, its
 scatter matrix (:class:`falcon_gnn.quantization.moments.InputScatter`) tells what the first norm needs: its sweeps in 1
-and 4 fall away. On the CPU, where draws are slow, masks are kept from sweep to sweep, a bit per hidden value.
+and 4 fall away.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from falcon_gnn.quantization.bitmask import empty_bits
-from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS, byte_range
+from falcon_gnn.quantization.codec import GROUP_SIZE, SEED_ROWS
 from falcon_gnn.quantization.draws import StepDraws
-from falcon_gnn.quantization.kernel_choice import device_type, draws_by_place
 from falcon_gnn.quantization.layers import update_running_statistics
 from falcon_gnn.quantization.moments import ColumnMoments, InputScatter
 from falcon_gnn.quantization.row_blocks import BlockState, Moments, PieceContext, RowChain
@@ -54,7 +52,7 @@ class BatchLoss:
 
 @dataclass
 class RowStep:
-    """One step of a chain of blocks over the pieces of a batch."""
+    """One step of a chain of blocks over the pieces of a batch, or over the first ``walked`` of every sweep."""
 
     chain: RowChain
     x: Tensor
@@ -62,13 +60,13 @@ class RowStep:
     draws: StepDraws
     loss: BatchLoss
     dtype: torch.dtype | None
+    walked: int | None = None
 
     def __post_init__(self) -> None:
+        self.pieces, self.rows = self.rows, self.rows[: self.walked]
         self.moments: list[Moments] = []
         self.kept, self.kept_level = torch.empty(0), -1
         self.scatters: list[InputScatter] = []
-        self.masks: list[Tensor] = []
-        self.seen: set[int] = set()
 
     def find_moments(self, *, keep_matrix: bool) -> None:
         """Go forward to each norm; what it reads is kept if asked for, in the place of what the norm before reads."""
@@ -76,7 +74,6 @@ class RowStep:
         if self.dtype is None and self.chain.has_narrow_input:
             self.scatters = self.chain.scatter_input(self.x, self.rows)
             self._add_moments(0, *self.chain.first_moments(self.scatters))
-        self._make_room()
         for level in range(len(self.moments), len(blocks)):
             norm = blocks[level].norm
             assert norm is not None
@@ -88,12 +85,6 @@ class RowStep:
                 found.update(self._hidden(level, rows, self.kept[rows] if is_kept else None))
             self.kept_level = level if is_kept else -1
             self._add_moments(level, found.mean, found.variance)
-
-    def _make_room(self) -> None:
-        """Make what is kept of every piece from sweep to sweep."""
-        if device_type(self.x) == "cpu" and not draws_by_place(self.x.device):
-            widths = [block.linear.in_features for block in self.chain.blocks]
-            self.masks = [empty_bits(len(self.x) * width, self.x.device) for width in widths]
 
     def _add_moments(self, level: int, mean: Tensor, variance: Tensor) -> None:
         norm = self.chain.blocks[level].norm
@@ -199,26 +190,8 @@ class RowStep:
         self.chain.read_backward(gradient, self.x[rows], self._at(rows))
 
     def _forward_block(self, level: int, hidden: Tensor, rows: slice, **how: Any) -> tuple[Tensor, BlockState]:
-        """Go forward through a block as :meth:`RowBlock.forward` does; the mask is drawn the first time only."""
-        at, moments, block = self._at(rows), self._moments_of(level), self.chain.blocks[level]
-        if not self.masks:
-            return block.forward(hidden, moments, at, **how)
-        mask = self._mask_of(level, rows) if level in self.seen else None
-        output, state = block.forward(hidden, moments, at, mask=mask, **how)
-        if mask is None:
-            self._mask_of(level, rows).copy_(state.mask)
-            self._see(level, rows)
-        return output, state
-
-    def _see(self, level: int, rows: slice) -> None:
-        """Note that a piece has passed a block: the others of its sweep go before the next sweep begins."""
-        if rows == self.rows[-1]:
-            self.seen.add(level)
-
-    def _mask_of(self, level: int, rows: slice) -> Tensor:
-        """Return the place of a piece's mask."""
-        groups = groups_of(rows, self.chain.blocks[level].linear.in_features)
-        return self.masks[level][byte_range(groups, 1)]
+        """Go forward through a block as :meth:`RowBlock.forward` does."""
+        return self.chain.blocks[level].forward(hidden, self._moments_of(level), self._at(rows), **how)
 
     def _backward_block(
         self, level: int, gradient: Tensor, state: BlockState, rows: slice, *, counts: bool = True
