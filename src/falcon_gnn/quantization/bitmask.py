@@ -62,6 +62,11 @@ def keep_numerator(dropout: float) -> int:
     return round((1.0 - dropout) * (1 << _PROBABILITY_BITS))
 
 
+def rounded_factor(factor: float, x: Tensor) -> float:
+    """Return a factor as the type of a tensor holds it."""
+    return float(torch.tensor(factor, dtype=x.dtype))
+
+
 @torch.library.custom_op("falcon_gnn::pack_bits", mutates_args=())
 def _pack_bits(mask: Tensor) -> Tensor:
     packed = empty_bits(mask.numel(), mask.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from falcon_gnn._kernels import activations as kernels
 from falcon_gnn._kernels.compiling import threads_at_most
-from falcon_gnn.quantization.bitmask import empty_bits, keep_factor, keep_numerator
+from falcon_gnn.quantization.bitmask import empty_bits, keep_factor, keep_numerator, rounded_factor
 from falcon_gnn.quantization.codec import BLOCK_VALUES, GROUP_SIZE, byte_range, empty_codes
 from falcon_gnn.quantization.hidden_ops import SUM_ROWS, codes_of
 from falcon_gnn.quantization.philox import seed_groups
@@ -82,7 +82,7 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     """Carry out ``falcon_gnn::relu_dropout_``."""
     packed = empty_bits(x.numel(), x.device)
     per_seed = 1 if seed is None else seed_groups(seed, x.shape)
-    factor = _rounded(keep_factor(dropout), x)
+    factor = rounded_factor(keep_factor(dropout), x)
 
     def cut_off(values: Tensor, groups: slice) -> None:
         bits = packed[byte_range(groups, 1)]
@@ -187,7 +187,7 @@ def merge_moments_(mean: Tensor, squares: Tensor, chunk: Tensor, seen: int) -> N
 
 
 def _multiply_mask(x: Tensor, packed: Tensor, factor: float, *, in_place: bool) -> None:
-    rounded = np.float32(_rounded(factor, x))
+    rounded = np.float32(rounded_factor(factor, x))
 
     def multiply(values: Tensor, groups: slice) -> None:
         kernels.multiply_mask(values.numpy(), _words_of(packed[byte_range(groups, 1)]), rounded, in_place)
@@ -269,8 +269,3 @@ def _bits_of(x: Tensor) -> NDArray[np.uint16]:
 
 def _seeds(seed: Tensor | None) -> NDArray[np.int64]:
     return _NO_SEEDS if seed is None else seed.view(-1).numpy()
-
-
-def _rounded(factor: float, x: Tensor) -> float:
-    """Return a factor as the type of a tensor holds it."""
-    return float(torch.tensor(factor, dtype=x.dtype))

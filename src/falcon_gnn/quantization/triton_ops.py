@@ -12,7 +12,7 @@ import triton
 from torch import Tensor
 
 from falcon_gnn.quantization import triton_kernels as kernels
-from falcon_gnn.quantization.bitmask import empty_bits, keep_factor, keep_numerator
+from falcon_gnn.quantization.bitmask import empty_bits, keep_factor, keep_numerator, rounded_factor
 from falcon_gnn.quantization.codec import empty_codes
 from falcon_gnn.quantization.hidden_ops import SUM_ROWS, codes_of
 from falcon_gnn.quantization.philox import seed_groups
@@ -68,12 +68,14 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
     """Carry out ``falcon_gnn::mask_multiplier``."""
-    _launch_groups(kernels.multiply_mask_kernel, out, out, packed, *_counts(out), _rounded(factor, out), IN_PLACE=False)
+    _launch_groups(
+        kernels.multiply_mask_kernel, out, out, packed, *_counts(out), rounded_factor(factor, out), IN_PLACE=False
+    )
 
 
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Carry out ``falcon_gnn::apply_mask_``."""
-    _launch_groups(kernels.multiply_mask_kernel, x, x, packed, *_counts(x), _rounded(factor, x), IN_PLACE=True)
+    _launch_groups(kernels.multiply_mask_kernel, x, x, packed, *_counts(x), rounded_factor(factor, x), IN_PLACE=True)
 
 
 def activate(
@@ -232,7 +234,7 @@ def _launch_activate(
     _launch_groups(
         kernels.activate_kernel, x, x, given(out), given(mask), *(codes or (x, x, x)), _on(mask_seed, x),
         _on(code_seed, x), *(norm or (x, x, x, x)), *_counts(x), groups_per_seed, width, keep_numerator(dropout),
-        _rounded(keep_factor(dropout), x), BITS=bits, STOCHASTIC=code_seed is not None, HAS_NORM=bool(norm),
+        rounded_factor(keep_factor(dropout), x), BITS=bits, STOCHASTIC=code_seed is not None, HAS_NORM=bool(norm),
         HAS_MASK=mask is not None, HAS_DROPOUT=mask_seed is not None, IS_ALIGNED=width % 256 == 0,
         KEEPS=keeps,
     )  # fmt: skip
@@ -266,11 +268,6 @@ def _num_parts(matrix: Tensor) -> int:
 def _counts(x: Tensor) -> tuple[int, int]:
     """Return the numbers of values and of groups."""
     return x.numel(), -(-x.numel() // 256)
-
-
-def _rounded(factor: float, x: Tensor) -> float:
-    """Return a factor as the type of a tensor holds it."""
-    return float(torch.tensor(factor, dtype=x.dtype))
 
 
 def _on(seed: Tensor | None, x: Tensor) -> Tensor:
