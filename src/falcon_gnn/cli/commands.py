@@ -382,9 +382,9 @@ class _TrainJob:
             batches = outcome.plan.describe_batches()
             typer.echo(f"All nodes fit {self.budget.memory} in {batches}; none was removed.")
         print_table(runs_table({self.config.training.model.model: outcome}))
+        say_compiled()
         if self.config.correct_and_smooth:
             typer.echo(correction_line(outcome.correction))
-        say_compiled()
         say_written(self.out, has_plots=(self.out / "learning_curve.png").exists())
 
     def _told(self) -> dict[str, Any]:
