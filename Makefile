@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13
 OLDEST_PYTHON ?= python3.11
 
-.PHONY: demo test lint crash fuzz test-pythons test-core test-oldest test-wheel docs clean
+.PHONY: demo test lint cards crash fuzz test-pythons test-core test-oldest test-wheel docs clean
 demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
@@ -24,6 +24,10 @@ lint: $(VENV)/.dev
 # Kill the commands at 50 random moments each, and look at what they leave.
 crash: $(VENV)/.dev
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.crash 50
+
+# Compile Triton's kernels for two cards, of which the tests take the older one.
+cards: $(VENV)/.dev
+	FALCON_CARDS="80 90" $(BIN)/python -m pytest -q tests/quantization/test_triton.py
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 FALCON_FUZZ=10000 $(BIN)/python -m pytest -q tests/test_fuzz.py
