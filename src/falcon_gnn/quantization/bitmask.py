@@ -137,7 +137,7 @@ run_kernels(dropout_bits, "dropout_bits")
 
 @declares_temporaries("falcon_gnn::dropout_bits")
 def _(seed: Tensor, like: Tensor, dropout: float) -> int:
-    return _drawn_bytes(like, _block_values(like, like.numel()))
+    return halves_bytes(_block_values(like, like.numel()))
 
 
 @torch.library.custom_op("falcon_gnn::relu_dropout_", mutates_args=("x",))
@@ -175,7 +175,7 @@ run_kernels(relu_dropout_, "relu_dropout_")
 @declares_temporaries("falcon_gnn::relu_dropout_")
 def _(x: Tensor, seed: Tensor | None, dropout: float) -> int:
     block = _block_values(x, x.numel())
-    return block * (2 + max(4, x.element_size())) + (0 if seed is None else _drawn_bytes(x, block)) + converted_bytes(x)
+    return block * (2 + max(4, x.element_size())) + (0 if seed is None else halves_bytes(block)) + converted_bytes(x)
 
 
 @torch.library.custom_op("falcon_gnn::mask_multiplier", mutates_args=("out",))
@@ -278,8 +278,3 @@ def _apply_block(values: Tensor, packed: Tensor, factor: float) -> None:
     multiplier = torch.empty_like(values)
     _write_multiplier(packed, factor, multiplier)
     values.mul_(multiplier)
-
-
-def _drawn_bytes(x: Tensor, num_values: int) -> int:
-    """Return what drawing the bits of a block takes."""
-    return 0 if expects_kernels(x) else halves_bytes(num_values)
