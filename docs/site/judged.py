@@ -4,7 +4,7 @@ Everything from the page's heading "Against the full graph" on is generated.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,31 +34,41 @@ _METHODS = {
 }  # fmt: skip
 _RULE = "---:|"
 
+_Runs = Mapping[Cell, Sequence[Mapping[str, Any] | None]]
+"""What each run of a cell recorded, one per seed; None where a seed has no run."""
+
 
 def write_tables() -> str:
     """Return the generated part of the page."""
     records = read_records(_RECORDS)
     (summary,) = summarise(records)
-    alone, corrected = (_paired_lines(records, "none", is_corrected=mended) for mended in (False, True))
+    runs = _runs_by_cell(records)
     lines = [
         FIRST_HEADING, "",
         "Test accuracy of the preset minus that of the full graph, in points (Minesweeper: ROC-AUC), the model alone: "
         "the mean of the differences on the same splits with its 95 % interval, or with the number of splits in "
-        "brackets below three.", "", *alone, "",
-        "Both corrected by the labels:", "", *corrected, "",
+        "brackets below three.", "", *_paired_lines(runs, "none"), "",
+        "Both corrected by the labels:", "", *_paired_lines(runs, "none", is_corrected=True), "",
         "## Against as many random rows", "",
         "Likewise, the preset minus as many random rows, the model alone:", "",
-        *_paired_lines(records, "random rows"), "",
+        *_paired_lines(runs, "random rows"), "",
         "## The tables", "", *_table_lines(summary),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def _paired_lines(records: Records, other: str, *, is_corrected: bool = False) -> Iterator[str]:
+def _runs_by_cell(records: Records) -> _Runs:
+    return {
+        Cell.of_line(line): [records.runs[one]["record"] if one in records.runs else None for one in line["ids"]]
+        for plan in records.plans
+        for line in plan["cells"]
+    }
+
+
+def _paired_lines(runs: _Runs, other: str, *, is_corrected: bool = False) -> Iterator[str]:
     """Yield the table of differences between the preset and another method, seed by seed."""
     yield f"| set | {' | '.join(f'{_MODELS[model]}, {_share(budget)}' for model in _MODELS for budget in _BUDGETS)} |"
     yield "|---|" + _RULE * (len(_MODELS) * len(_BUDGETS))
-    ids = {Cell.of_line(line): line["ids"] for plan in records.plans for line in plan["cells"]}
     for dataset, title in _SETS.items():
         name = _metrics(dataset)[0]
         metric = metric_of(name.removesuffix("_alone") if is_corrected else name)
@@ -69,12 +79,9 @@ def _paired_lines(records: Records, other: str, *, is_corrected: bool = False) -
                     Cell(dataset, model, _name(method, model), "", None if method == "none" else budget)
                     for method in ("preset", other)
                 ]
-                cells.append(_difference([_scores(records, ids.get(cell, ()), metric.read) for cell in pair]))
+                scores = [[None if run is None else metric.read(run) for run in runs.get(cell, ())] for cell in pair]
+                cells.append(_difference(scores))
         yield f"| {title} | {' | '.join(cells)} |"
-
-
-def _scores(records: Records, ids: Sequence[str], read: Any) -> list[float | None]:
-    return [read(records.runs[run_id]["record"]) if run_id in records.runs else None for run_id in ids]
 
 
 def _difference(pair: Sequence[Sequence[float | None]]) -> str:
