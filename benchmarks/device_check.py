@@ -33,6 +33,7 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import shape_of_graph
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import make_optimizer, own_settings, run_epoch, training_step
+from records import to_markdown
 
 NUM_FEATURES, NUM_LABELS, NUM_BATCHES = 50, 121, 10
 MODELS: tuple[tuple[ModelName, int | None], ...] = (
@@ -217,13 +218,6 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def to_table(rows: list[dict[str, object]]) -> str:
-    """Return rows as a table of Markdown."""
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join(lines + ["| " + " | ".join(str(row[name]) for name in columns) + " |" for row in rows])
-
-
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -253,7 +247,7 @@ def main() -> None:
         "rows": rows,
         "seconds": round(perf_counter() - started, 1),
     }  # fmt: skip
-    print(to_table(rows))
+    print(to_markdown(rows))
     print("distance to the CPU:", {name: f"{value:.1e}" for name, value in numerics.items()}, "the same twice:", same)
     print("histories:", histories)
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -36,7 +36,7 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, PartShape, largest_batch, predict_step, shape_of_graph
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import make_optimizer, pieces_of, training_step
-from records import append_records
+from records import append_records, to_markdown
 
 SMALL_NODES = 200
 ALL_MODELS: tuple[tuple[ModelName, int | None], ...] = (
@@ -261,13 +261,6 @@ def predict_paper_table() -> list[dict[str, object]]:
                 else:
                     rows.append(row)
     return rows
-
-
-def to_markdown(rows: list[dict[str, object]]) -> str:
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join("" if row[c] is None else str(row[c]) for c in columns) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from falcon_gnn.training.models import build_model
 from falcon_gnn.training.shapes import GraphShape, predict_step, row_batch, whole_batch
 from falcon_gnn.training.steps import make_optimizer, training_step
 from falcon_gnn.training.targets import Targets
-from records import append_records
+from records import append_records, to_markdown
 
 PPI = GraphShape(44_906, 613_184, 50, 121, "multilabel", 44_906)
 MODEL = ModelConfig("sign", hidden_channels=1_024, num_layers=3, dropout=0.2, batch_norm=True, num_hops=2)
@@ -104,13 +104,6 @@ def measure_gcn() -> list[dict[str, object]]:
             }
         )
     return rows
-
-
-def to_markdown(rows: list[dict[str, object]]) -> str:
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join("" if row[c] is None else str(row[c]) for c in columns) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def main() -> None:
