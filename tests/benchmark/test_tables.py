@@ -145,7 +145,15 @@ def test_the_latest_plan_that_has_a_run_of_a_cell_counts():
     ]
     (summary,) = summarise(Records(plans, dict(THREE)))
     assert [figure.mean for figure in summary.figures.values()] == pytest.approx([86.0, 84.0])
-    assert summary.notes["Cora"] == ("Differs from the configuration: training.num_epochs = 3.",)
+    assert summary.notes["Cora"] == (
+        "Differs from the configuration (qsign, FALCON, PR, 500): training.num_epochs = 3.",
+    )
+
+
+def test_a_note_names_no_cells_where_it_holds_for_all_that_were_run():
+    cells = cell(["a"]), cell(["b"], centrality="DC"), cell(["z"], centrality="EC")
+    (summary,) = summarise(Records([plan(*cells, overrides={"seeds": 1})], dict(THREE)))
+    assert summary.notes["Cora"] == ("Differs from the configuration: seeds = 1.",)
 
 
 def test_a_method_that_was_renamed_is_shown_under_its_last_name():

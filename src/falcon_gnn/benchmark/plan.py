@@ -62,6 +62,12 @@ class Cell:
     centrality: str
     budget: Budget | None
 
+    @property
+    def name(self) -> str:
+        """What a person calls it among the cells of its data set."""
+        parts = (self.model, self.method, self.centrality, self.budget)
+        return ", ".join(str(part) for part in parts if part not in ("", None))
+
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> Self:
         """Return the cell that a line of a recorded plan describes."""
@@ -96,9 +102,7 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """What a person calls it."""
-        cell = self.cell
-        parts = (cell.dataset, cell.model, cell.method, cell.centrality, cell.budget, f"seed {self.seed}")
-        return ", ".join(str(part) for part in parts if part not in ("", None))
+        return f"{self.cell.dataset}, {self.cell.name}, seed {self.seed}"
 
 
 @dataclass(frozen=True)

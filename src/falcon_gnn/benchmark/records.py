@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,20 @@ def name_failures(errors: Mapping[str, str]) -> list[str]:
     runs: dict[str, list[str]] = {}
     for name, error in errors.items():
         runs.setdefault(error, []).append(name)
-    return [f"Failed ({_listed(names)}): {error}" for error, names in runs.items()]
+    return [f"Failed ({list_names(names, 'runs')}): {error}" for error, names in runs.items()]
 
 
-def _listed(names: list[str]) -> str:
+def list_names(names: Sequence[str], what: str) -> str:
+    """Return the first names of a list, and how many of what there are.
+
+    Example:
+        >>> list_names(["a", "b"], "runs")
+        '2 runs: a; b'
+    """
     if len(names) == 1:
         return names[0]
     shown = names if len(names) <= _MAX_NAMED else [*names[:_MAX_NAMED], "..."]
-    return f"{len(names)} runs: {'; '.join(shown)}"
+    return f"{len(names)} {what}: {'; '.join(shown)}"
 
 
 def _sort_in(records: Records, line: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from falcon_gnn.benchmark.metrics import metric_of
 from falcon_gnn.benchmark.paper import PAPER_MODELS, PaperFigure, PaperPlace, paper_figures
 from falcon_gnn.benchmark.plan import Cell
-from falcon_gnn.benchmark.records import Line, Records, name_failures
+from falcon_gnn.benchmark.records import Line, Records, list_names, name_failures
 from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import confidence_interval
 from falcon_gnn.reduction.budgets import resolve_budget
@@ -217,9 +217,7 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
     own = {cell: entry for cell, entry in entries.items() if cell.dataset == dataset}
     plans = {entry.plan["plan"] + str(entry.plan["overrides"]): entry.plan for entry in own.values()}
     yield from dict.fromkeys(note for plan in plans.values() if (note := plan["datasets"][dataset]["note"]))
-    for overrides in dict.fromkeys(_override_text(plan["overrides"]) for plan in plans.values()):
-        if overrides:
-            yield f"Differs from the configuration: {overrides}."
+    yield from _override_notes(own, records)
     if dataset in records.missing_data and not any(
         run_id in records.runs for entry in own.values() for run_id in entry.line["ids"]
     ):
@@ -228,6 +226,21 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
         yield from _memory_notes(own, records)
     errors = [records.errors.get(run_id) for entry in own.values() for run_id in entry.line["ids"]]
     yield from name_failures({error["run"]: error["error"] for error in errors if error is not None})
+
+
+def _override_notes(own: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
+    """Yield what was overridden, and in which cells where others that have a run do without it."""
+    with_runs = {
+        cell: entry
+        for cell, entry in own.items()
+        if any(run_id in records.runs or run_id in records.errors for run_id in entry.line["ids"])
+    }
+    texts = {cell: _override_text(entry.plan["overrides"]) for cell, entry in (with_runs or own).items()}
+    for text in dict.fromkeys(texts.values()):
+        cells = [cell.name for cell, other in texts.items() if other == text]
+        where = "" if len(cells) == len(texts) else f" ({list_names(cells, 'cells')})"
+        if text:
+            yield f"Differs from the configuration{where}: {text}."
 
 
 def _memory_notes(own: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
