@@ -1,7 +1,8 @@
 """What options may be, looked at once, where a configuration is made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from numbers import Integral, Real
 
 from falcon_gnn.errors import OptionError
@@ -46,3 +47,43 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
 def is_number(value: object) -> bool:
     """Whether a value is a real number; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def pick_names(option: str, wanted: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return the known names that are wanted, each once.
+
+    Args:
+        option: The option that wants them, for the message.
+        wanted: Names; patterns such as ``v*``, whose names come in the order of the known ones; or several of both with
+            commas, unless the whole is a name.
+        known: What is there.
+
+    Raises:
+        OptionError: If one is not there.
+    """
+    picked = [name for text in wanted for name in _names_in(text, option, known)]
+    return list(dict.fromkeys(picked))
+
+
+def pick_name(option: str, wanted: str, known: Sequence[str]) -> str:
+    """Return the known name that is wanted, or the only one that a pattern stands for; arguments as above.
+
+    Raises:
+        OptionError: If it is not there, or there are several.
+    """
+    picked = pick_names(option, [wanted], known)
+    if len(picked) > 1:
+        msg = f"{option} must name one of what is there, got {wanted!r} for {', '.join(map(repr, picked))}."
+        raise OptionError(msg)
+    return picked[0]
+
+
+def _names_in(text: str, option: str, known: Sequence[str]) -> list[str]:
+    found = [text] if text in known else [name for name in known if fnmatchcase(name, text)]
+    if found:
+        return found
+    if "," in text:
+        return pick_names(option, [part.strip() for part in text.split(",")], known)
+    there = ", ".join(map(repr, known)) or "nothing"
+    msg = f"{option} must name what is there ({there}), got {text!r}."
+    raise OptionError(msg)

@@ -57,6 +57,20 @@ def test_columns_of_any_name_can_be_told(tmp_path):
             load_graph(folder, **{name: "gone"})
 
 
+def test_a_comma_may_be_part_of_a_columns_name(tmp_path):
+    nodes = 'id,"height, cm",weight,"class, fine",class\n0,1,2,0,5\n1,3,4,1,5\n2,5,6,1,5\n'
+    folder = _tables(tmp_path, nodes, "source,target\n0,1\n1,2\n")
+    told = {"label_column": "class, fine", "id_column": "id"}
+    for features, wanted in (("height, cm", [1]), (["height, cm", "weight"], [1, 2]), ("weight,height*", [2, 1])):
+        graph = load_graph(folder, feature_columns=features, **told)
+        assert graph.x.reshape(3, -1)[0].tolist() == wanted
+        assert graph.y.tolist() == [0, 1, 1]
+    with pytest.raises(OptionError, match=r"feature_columns must name what is there .* got 'height'"):
+        load_graph(folder, feature_columns="weight,height", **told)
+    with pytest.raises(OptionError, match=r"id_column must name one of what is there, got 'class\*' for "):
+        load_graph(folder, id_column="class*")
+
+
 def test_an_option_about_columns_needs_a_node_table(tmp_path):
     (tmp_path / "e.csv").write_text("source,target\n0,1\n")
     with pytest.raises(OptionError, match=r"label_column has no meaning for .*no node table"):

@@ -108,8 +108,9 @@ def test_heterogeneous_data_is_refused_as_such(tmp_path):
     data = HeteroData()
     data["author"].x = torch.ones(2, 2)
     torch.save(data, tmp_path / "hetero.pt")
-    with pytest.raises(GraphError, match="homogeneous"):
-        read_pt(tmp_path / "hetero.pt")
+    for told in ({}, {"label_attr": "y"}):
+        with pytest.raises(GraphError, match="homogeneous"):
+            read_pt(tmp_path / "hetero.pt", **told)
 
 
 _OLD_WRITER = """
@@ -151,5 +152,6 @@ def test_labels_and_features_of_other_names_are_told(tmp_path):
     torch.save(data, tmp_path / "named.pt")
     graph = load_graph(tmp_path / "named.pt", label_column="target", feature_columns=["feat", "extra"])
     assert (graph.num_features, graph.y.tolist()) == (4, [1, 0, 1])
+    assert load_graph(tmp_path / "named.pt", label_column="tar*", feature_columns="feat,ex*").num_features == 4
     with pytest.raises(OptionError, match=r"must name what is there .* got 'gone'"):
         load_graph(tmp_path / "named.pt", label_column="gone")

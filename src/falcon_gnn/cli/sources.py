@@ -55,8 +55,6 @@ def load_source(source: str, values: Mapping[str, Any], on_stage: Callable[[str]
     from falcon_gnn.datasets.load import load_graph
 
     told = {name: values[name] for name in (*vars(LoadOptions()), "seed") if name in values}
-    if told.get("feature_columns"):
-        told["feature_columns"] = ",".join(told["feature_columns"])
     # A download draws a bar of its own.
     stage = "downloading" if told.get("download") else "loading"
     on_stage(stage)

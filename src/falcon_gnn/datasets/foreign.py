@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import pick_name, pick_names
 from falcon_gnn.datasets.layout import Arrays
-from falcon_gnn.datasets.options import LoadOptions, pick_names
+from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 
 _ADJACENCY = ("adj_", "adj_matrix.", "adj.")
@@ -75,7 +76,7 @@ def as_layout(arrays: Arrays, options: LoadOptions | None = None) -> Arrays:
         raise OptionError(msg)
     names = sorted(arrays)
     if told.label_column is not None or told.feature_columns is not None:
-        label = None if told.label_column is None else pick_names("label_column", [told.label_column], names)[0]
+        label = None if told.label_column is None else pick_name("label_column", told.label_column, names)
         features = () if told.feature_columns is None else pick_names("feature_columns", told.feature_columns, names)
         return Renamed(arrays, label, tuple(features))
     if {"format", "shape", "data"} <= set(names) and "num_nodes" not in names:

@@ -12,7 +12,7 @@ from falcon_gnn.datasets.foreign import as_layout
 from falcon_gnn.datasets.images import image_graph, is_image_archive
 from falcon_gnn.datasets.layout import graph_from_arrays
 from falcon_gnn.datasets.named import dataset_names, load_named, nearest_name
-from falcon_gnn.datasets.options import LoadOptions, split_names
+from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.splits import Split, SplitOptions, apply_split
 from falcon_gnn.datasets.tables import TableFiles, read_tables, tables_in
@@ -75,7 +75,7 @@ def load_graph(
         label_column: Column or array with the labels, where it is called otherwise than ``y`` or ``label``; for tables
             several with commas, or a pattern such as ``tag_*``, which are multi-label then.
         feature_columns: Columns or arrays with the features, a sequence or one text with commas; ``v*`` stands for all
-            that begin with v.
+            that begin with v. A name with a comma in it is taken whole.
         id_column: Column of a node table with the ids that the edges use, where it is not ``node_id``.
         download: For names: fetch the raw files that are missing from their publisher, into ``root``. Nothing is ever
             fetched without it.
@@ -96,7 +96,7 @@ def load_graph(
         num_nodes=num_nodes,
         nodes=None if nodes is None else Path(nodes),
         label_column=label_column,
-        feature_columns=split_names(feature_columns),
+        feature_columns=_as_names(feature_columns),
         id_column=id_column,
         download=download,
     )
@@ -147,6 +147,10 @@ def _folder_format(path: Path) -> Format:
         f"{GRAPH_FILE} of a collapse."
     )
     raise OptionError(msg)
+
+
+def _as_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    return (names,) if isinstance(names, str) else None if names is None else tuple(names)
 
 
 def _load_path(path: Path, told: LoadOptions) -> Graph:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import pick_name, pick_names
 from falcon_gnn.datasets.ids import id_array, is_text, text_of
-from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions, pick_names
+from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.masks import part_of
@@ -65,9 +66,9 @@ def find_roles(names: Sequence[str], options: LoadOptions) -> ColumnRoles:
     """
     id_column = ID_NAME if ID_NAME in names else None
     if options.id_column is not None:
-        id_column = pick_names("id_column", [options.id_column], names)[0]
+        id_column = pick_name("id_column", options.id_column, names)
     label, features = options.label_column, options.feature_columns
-    y = () if label is None else tuple(pick_names("label_column", label.split(","), names))
+    y = () if label is None else tuple(pick_names("label_column", [label], names))
     x = () if features is None else tuple(pick_names("feature_columns", features, names))
     twice = set(x) & set(y) | ({id_column} & {*x, *y})
     if twice:

@@ -1,12 +1,9 @@
 """What a graph's source may need to be told, and the names that features, labels and ids go by."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from falcon_gnn.datasets.splits import Split
-from falcon_gnn.errors import OptionError
 
 LABEL_NAMES = ("label", "labels", "node_label", "node_labels")
 FEATURE_NAMES = ("feat", "feats", "features", "node_feat", "node_feats", "node_features")
@@ -42,32 +39,3 @@ class LoadOptions:
     feature_columns: tuple[str, ...] | None = None
     id_column: str | None = None
     download: bool = False
-
-
-def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return names given as a sequence or as one text with commas."""
-    if names is None:
-        return None
-    return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
-
-
-def pick_names(option: str, wanted: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the known names that are wanted, patterns such as ``v*`` in the order of the known names.
-
-    Args:
-        option: The option that wants them, for the message.
-        wanted: Names or patterns.
-        known: What is there.
-
-    Raises:
-        OptionError: If one is not there.
-    """
-    picked: list[str] = []
-    for name in wanted:
-        found = [name] if name in known else [other for other in known if fnmatchcase(other, name)]
-        if not found:
-            there = ", ".join(map(repr, known)) or "nothing"
-            msg = f"{option} must name what is there ({there}), got {name!r}."
-            raise OptionError(msg)
-        picked += [other for other in found if other not in picked]
-    return picked

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from falcon_gnn.checks import pick_name, pick_names
 from falcon_gnn.errors import FalconError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.pyg import from_pyg
@@ -165,19 +166,17 @@ def _modern(data: Data) -> Data:
 
 def _with_names(data: Data, label: str | None, features: Sequence[str] | None) -> Data:
     """Return the data with the labels and features that were told as ``y`` and ``x``."""
-    wanted = [*(features or ()), *([] if label is None else [label])]
-    missing = [name for name in wanted if data.get(name) is None]
-    if missing:
-        msg = (
-            f"label_column and feature_columns must name what is there ({', '.join(data.keys())}), got {missing[0]!r}."
-        )
-        raise OptionError(msg)
+    if not isinstance(data, Data) or (label is None and not features):
+        return data
+    known = [name for name, value in data if value is not None]
+    names = pick_names("feature_columns", features or (), known)
+    label = None if label is None else pick_name("label_column", label, known)
     if label is not None:
         data.y = data[label]
-    if features:
-        columns = [torch.as_tensor(data[name]) for name in features]
+    if names:
+        columns = [torch.as_tensor(data[name]) for name in names]
         data.x = torch.cat([column.reshape(len(column), -1) for column in columns], dim=1)
-    for name in {*wanted} - {"x", "y"}:
+    for name in {*names, label} - {"x", "y", None}:
         del data[name]
     return data
 
