@@ -156,9 +156,13 @@ def _entries(plans: list[Line], records: Records) -> dict[Cell, _Entry]:
             cell = Cell.of_line(line)
             if any(cell not in last_cells[run_id] for run_id in line["ids"]):
                 continue
-            if cell not in entries or any(run_id in records.runs for run_id in line["ids"]):
+            if cell not in entries or _has_run(line, records):
                 entries[cell] = _Entry(line, plan)
     return entries
+
+
+def _has_run(line: Mapping[str, Any], records: Records) -> bool:
+    return any(run_id in records.runs for run_id in line["ids"])
 
 
 def _cells_by_run(plan: Line) -> dict[str, set[Cell]]:
@@ -218,9 +222,7 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
     plans = {entry.plan["plan"] + str(entry.plan["overrides"]): entry.plan for entry in own.values()}
     yield from dict.fromkeys(note for plan in plans.values() if (note := plan["datasets"][dataset]["note"]))
     yield from _override_notes(own, records)
-    if dataset in records.missing_data and not any(
-        run_id in records.runs for entry in own.values() for run_id in entry.line["ids"]
-    ):
+    if dataset in records.missing_data and not any(_has_run(entry.line, records) for entry in own.values()):
         yield f"No data: {records.missing_data[dataset]}"
     if any("gpu_memory" in plan["datasets"][dataset]["metrics"] for plan in plans.values()):
         yield from _memory_notes(own, records)
@@ -229,11 +231,11 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
 
 
 def _override_notes(own: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
-    """Yield what was overridden, and in which cells where others that have a run do without it."""
+    """Yield what was overridden, and in which cells where others that were run, failed or not, do without it."""
     with_runs = {
         cell: entry
         for cell, entry in own.items()
-        if any(run_id in records.runs or run_id in records.errors for run_id in entry.line["ids"])
+        if _has_run(entry.line, records) or any(run_id in records.errors for run_id in entry.line["ids"])
     }
     texts = {cell: _override_text(entry.plan["overrides"]) for cell, entry in (with_runs or own).items()}
     for text in dict.fromkeys(texts.values()):
