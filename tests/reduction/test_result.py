@@ -75,3 +75,26 @@ def test_ids_are_int64_and_scores_float64(result):
     for name in ("assignment", "kept", "removal_order", "rank", "clusters", "cluster_budgets"):
         assert getattr(result, name).dtype == np.int64
     assert result.centrality.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("values", "filler"),
+    [
+        (np.array(["a", "bc"]), ""),
+        (np.array([b"a", b"bc"]), b""),
+        (np.array(["a", "bc"], np.dtypes.StringDType()), ""),
+        (np.array([None, {}], object), None),
+        (np.array(["2020-01-01", "2021-06-01"], "datetime64[D]"), np.datetime64("NaT")),
+        (np.array([1, 2], "timedelta64[s]"), np.timedelta64("NaT")),
+    ],
+)
+def test_text_dates_and_objects_have_a_filler_of_their_own_kind(result, values, filler):
+    lifted = result.lift(values)
+    assert lifted[:4].tolist() == [*values[[0, 0, 0, 1]].tolist()]
+    assert str(lifted[4]) == str(filler)
+
+
+@pytest.mark.parametrize("values", [np.array([0, 2**63], np.uint64), np.zeros(2, [("a", "i4")])])
+def test_values_that_have_no_filler_are_refused(result, values):
+    with pytest.raises(OptionError, match="values must be numbers up to"):
+        result.lift(values)

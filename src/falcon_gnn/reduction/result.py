@@ -14,6 +14,12 @@ from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.report import CollapseReport
 
 IdArray = NDArray[np.int64]
+_LARGEST = np.iinfo(np.int64).max
+_FILLERS: dict[str, Any] = {
+    **dict.fromkeys("fc", np.nan), **dict.fromkeys("iub", -1), **dict.fromkeys("mM", "NaT"),
+    **dict.fromkeys("UT", ""), "S": b"", "O": None,
+}  # fmt: skip
+"""What stands for nodes without a survivor, by the kind of the array."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +62,25 @@ class CollapseResult:
             values: One row per reduced node, shape ``(n, ...)``.
 
         Returns:
-            The value of each node's survivor, shape ``(N_all, ...)``; NaN (floats) or -1 (integers) where none.
+            The value of each node's survivor, shape ``(N_all, ...)``; where none, NaN (floats), -1 (whole numbers and
+            booleans, as int64), NaT (dates), None (objects) or no text.
 
         Raises:
-            OptionError: If ``values`` has another number of rows.
+            OptionError: If ``values`` has another number of rows, or is of a kind without such a filler.
         """
         given = np.asarray(values)
         if given.ndim == 0 or len(given) != len(self.kept):
             msg = f"values must have one row per reduced node ({len(self.kept)}), got shape {given.shape}."
             raise OptionError(msg)
+        if given.dtype.kind not in _FILLERS or (given.dtype.kind == "u" and given.max(initial=0) > _LARGEST):
+            msg = (
+                f"values must be numbers up to 2**63 - 1, dates, text or objects, got {given.dtype}. Lift ids instead."
+            )
+            raise OptionError(msg)
         if given.dtype.kind in "ub":
             given = given.astype(np.int64)
         lifted = given[np.maximum(self.assignment, 0)]
-        lifted[self.assignment < 0] = np.nan if given.dtype.kind in "fc" else -1
+        lifted[self.assignment < 0] = _FILLERS[given.dtype.kind]
         return lifted
 
     def save_mapping(self, path: str | Path) -> None:
