@@ -276,6 +276,16 @@ def test_every_sparse_format_and_either_triangle_is_read(form):
         assert (Graph.from_scipy(matrix.asformat(form)).indices == _path().indices).all()
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok"])
+def test_entries_of_one_place_add_up_in_every_sparse_format(form):
+    matrix = sp.coo_array((np.ones(3), ([0, 0, 1], [1, 1, 2])), (4, 4))
+    graph = Graph.from_scipy(matrix.asformat(form))
+    assert graph.indices.tolist() == [1, 0, 2, 1]
+    assert graph.edge_weight.tolist() == [2, 2, 1, 1]
+    none = Graph.from_scipy(sp.coo_array(([1, -1, 1], ([0, 0, 1], [1, 1, 2])), (4, 4)).asformat(form))
+    assert (none.indices.tolist(), none.is_weighted) == ([2, 1], False)
+
+
 def test_stored_zeros_of_a_matrix_are_no_edges():
     """``setdiag(0)``, the usual way to remove loops, leaves them behind."""
     matrix = sp.csr_array(np.ones((3, 3)))
@@ -290,6 +300,17 @@ def test_stored_zeros_of_a_matrix_are_no_edges():
 def test_what_is_no_square_sparse_matrix_is_refused(matrix):
     with pytest.raises(GraphError, match="matrix must be a square SciPy sparse matrix"):
         Graph.from_scipy(matrix)
+
+
+def test_weights_that_differ_between_directions_are_refused_in_a_clean_adjacency_too():
+    graph = _path()
+    weight = np.arange(len(graph.indices), dtype=float)
+    weight[graph.edge_index[0] < graph.edge_index[1]] += 10
+    with pytest.raises(GraphError, match="edge_weight must be equal in both directions of an edge, but "):
+        Graph.from_csr(graph.indptr, graph.indices, edge_weight=weight)
+    ends = np.sort(graph.edge_index, axis=0)
+    kept = Graph.from_csr(graph.indptr, graph.indices, edge_weight=ends[0] + 2.0 * ends[1])
+    assert kept.edge_weight.tolist() == (ends[0] + 2.0 * ends[1]).tolist()
 
 
 def test_a_clean_adjacency_is_taken_without_a_copy():

@@ -269,6 +269,30 @@ def _count_degrees(
     return num_self_loops, num_seen
 
 
+def check_symmetric_weights(
+    indptr: NDArray[np.int64], indices: IntArray, edge_weight: NDArray[np.floating[Any]]
+) -> None:
+    """Stop at a clean adjacency whose weights differ between the two directions of an edge.
+
+    Args:
+        indptr: Row starts, shape ``(N + 1,)``.
+        indices: Neighbors, ascending in each row, both directions, shape ``(2E,)``.
+        edge_weight: Shape ``(2E,)``.
+
+    Raises:
+        GraphError: If they do.
+    """
+    from scipy.sparse import csr_array
+
+    num_nodes = len(indptr) - 1
+    # By columns the entries of a symmetric pattern stand in the same places, each with its reverse's weight.
+    reverse = csr_array((edge_weight, indices, indptr), shape=(num_nodes, num_nodes)).tocsc().data
+    places = np.flatnonzero(reverse != edge_weight)
+    clash = np.full(num_nodes, -1, np.int64)
+    clash[np.searchsorted(indptr, places, side="right") - 1] = indices[places]
+    _check_weights_agree(clash)
+
+
 def _check_weights_agree(clash: NDArray[np.int64]) -> None:
     rows = np.flatnonzero(clash >= 0)
     if rows.size:

@@ -14,6 +14,7 @@ from falcon_gnn.adjacency import (
     EdgeCleaning,
     IntArray,
     build_adjacency,
+    check_symmetric_weights,
     split_edges,
 )
 from falcon_gnn.errors import GraphError, OptionError
@@ -174,6 +175,8 @@ class Graph:
     def from_scipy(cls, matrix: Any, **node_arrays: Any) -> Self:
         """Return the graph of a square SciPy sparse matrix; entries that are all 1 mean an unweighted graph.
 
+        Entries of one place add up, as everywhere in SciPy: a matrix says the same in every format.
+
         Args:
             matrix: Adjacency, shape ``(N, N)``, any sparse format; one triangle or both.
             node_arrays: As in :meth:`from_edges`.
@@ -189,6 +192,7 @@ class Graph:
             )
             raise GraphError(msg)
         coo = matrix.tocoo(copy=True)
+        coo.sum_duplicates()
         stored = coo.data != 0
         coo.row, coo.col, coo.data = coo.row[stored], coo.col[stored], coo.data[stored]
         is_unweighted = coo.data.dtype.kind == "b" or bool((coo.data == 1).all())
@@ -208,7 +212,7 @@ class Graph:
         Args:
             indptr: Row starts, shape ``(N + 1,)``.
             indices: Neighbors, both directions, strictly ascending in each row, no self-loops, shape ``(2E,)``.
-            edge_weight: Weights aligned with ``indices``.
+            edge_weight: Weights aligned with ``indices``, equal in both directions.
             node_arrays: As in :meth:`from_edges`, and ``cleaning``.
 
         Raises:
@@ -234,6 +238,8 @@ class Graph:
             )
             raise GraphError(msg)
         weight = checked_edge_weight(edge_weight, len(ids))
+        if weight is not None:
+            check_symmetric_weights(starts, ids, weight)
         return cls(starts, ids, weight, **node_arrays)
 
     @classmethod
