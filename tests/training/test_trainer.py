@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training import state
-from falcon_gnn.training.checkpoint import read_checkpoint
+from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.inference import predict
 from falcon_gnn.training.state import TrainResult
@@ -174,6 +174,34 @@ def test_resuming_another_training_is_refused_with_what_differs(graph, tmp_path)
     train(graph, _config(num_epochs=1), checkpoint=path, progress=False)
     with pytest.raises(OptionError, match=r"learning_rate \(0.02 there, 0.1 here\), seed \(0 there, 3 here\)"):
         train(graph, _config(learning_rate=0.1, seed=3), checkpoint=path, resume=True, progress=False)
+
+
+def test_a_checkpoint_of_another_graph_is_refused(graph, make_graph, tmp_path):
+    path, config = tmp_path / "state.safetensors", _config(num_epochs=2)
+    train(graph, config, checkpoint=path, progress=False)
+    shuffled = graph.replace(y=np.roll(graph.y, 1))
+    others = {
+        "original graph, training graph": (shuffled, shuffled),
+        "original graph": (graph, graph.replace(x=graph.x + 1)),
+        "training graph": (make_graph(seed=1).replace(x=graph.x), graph),
+    }
+    for names, (trained_on, scored) in others.items():
+        with pytest.raises(OptionError, match="checkpoint is of another training: ") as caught:
+            train(trained_on, config, eval_graph=scored, checkpoint=path, resume=True, progress=False)
+        assert ", ".join(name for name in ("original graph", "training graph") if name in str(caught.value)) == names
+    same = graph.replace(y=graph.y.astype(np.int32), x=graph.x.astype(np.float64).astype(np.float32))
+    assert len(train(same, config, checkpoint=path, resume=True, progress=False).epochs) == 2
+
+
+def test_a_checkpoint_without_fingerprints_goes_on(graph, tmp_path):
+    """Those of 0.2.0 have none."""
+    path, config = tmp_path / "state.safetensors", _config(num_epochs=2)
+    train(graph, config, checkpoint=path, progress=False)
+    old = read_checkpoint(path)
+    for name in ("original graph", "training graph"):
+        del old.facts["training"][name]
+    write_checkpoint(path, old)
+    assert len(train(graph, config, checkpoint=path, resume=True, progress=False).epochs) == 2
 
 
 @pytest.mark.parametrize(("checkpoint", "message"), [(None, "resume needs"), ("missing", "must be a file")])

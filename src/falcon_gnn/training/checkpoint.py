@@ -2,15 +2,22 @@
 
 import json
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 from torch import Tensor
 
 from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
+from falcon_gnn.graph import Graph
 
+_NUM_HASHED = 2**18
+"""Values of an array that tell a graph from another."""
 _CPU_GENERATOR, _CUDA_GENERATOR = "generator.cpu", "generator.cuda"
 
 
@@ -54,6 +61,30 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
         msg = f"checkpoint {path} must be a file that an interrupted training wrote. Start anew without resume: {error}"
         raise OptionError(msg) from error
+
+
+def fingerprint(graph: Graph, *, reads_features: bool = True) -> str:
+    """Return a text that tells a graph from others: a hash of its shapes and of values from all over its arrays.
+
+    Of a large array some 2**18 values count, evenly spaced, in float64: types may differ, and no array of a large graph
+    is read as a whole.
+
+    Args:
+        graph: The graph.
+        reads_features: Whether the values of ``x`` count. The means of a collapse may differ in their last bits.
+    """
+    arrays: list[NDArray[Any] | None] = [
+        graph.indptr, graph.indices, graph.edge_weight, graph.y, graph.train_mask, graph.val_mask, graph.test_mask,
+    ]  # fmt: skip
+    if graph.x is not None and reads_features:
+        arrays += [graph.x.data, graph.x.indices] if issparse(graph.x) else [graph.x]
+    digest = blake2b(repr(None if graph.x is None else graph.x.shape).encode(), digest_size=8)
+    for array in arrays:
+        digest.update(repr(None if array is None else array.shape).encode())
+        if array is not None and array.size:
+            rows = array[:: max(1, array.size // _NUM_HASHED)]
+            digest.update(np.ascontiguousarray(rows, np.float64).tobytes())
+    return digest.hexdigest()
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.labels import labelled_nodes
 from falcon_gnn.training.checkpoint import (
     Checkpoint,
+    fingerprint,
     generator_tensors,
     optimizer_tensors,
     restore_generators,
@@ -128,6 +129,9 @@ class TrainingState:
         self.best_epoch, self.best_score = 0, None if self.validation is None else -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.num_nodes = graph.num_nodes
+        self.fingerprints = {
+            "training graph": fingerprint(graph, reads_features=False), "original graph": fingerprint(eval_graph)
+        }  # fmt: skip
 
     @property
     def is_stalled(self) -> bool:
@@ -254,6 +258,8 @@ class TrainingState:
             OptionError: If it was a run of another configuration or graph.
         """
         theirs, ours = checkpoint.facts["training"], self._identity()
+        # A checkpoint of 0.2.0 has no fingerprints.
+        theirs = self.fingerprints | theirs
         different = sorted(name for name in ours if theirs.get(name) != ours[name])
         if different:
             shown = ", ".join(f"{name} ({theirs.get(name)} there, {ours[name]} here)" for name in different)
@@ -291,7 +297,7 @@ class TrainingState:
             "num_outputs": self.spec.num_outputs,
             "num_nodes": self.num_nodes,
         }
-        return {**model, **options, **sizes, "task": self.spec.task}
+        return {**model, **options, **sizes, **self.fingerprints, "task": self.spec.task}
 
     def _weights(self) -> dict[str, Tensor]:
         weights: dict[str, Tensor] = self.model.state_dict()
