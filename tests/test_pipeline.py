@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from falcon_gnn.errors import BudgetError, OptionError, OutOfMemoryError
+from falcon_gnn.errors import BudgetError, GraphError, OptionError, OutOfMemoryError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline import shortage
 from falcon_gnn.pipeline.options import RunConfig
@@ -451,3 +451,25 @@ def test_a_teacher_labels_the_groups_that_are_trained_on(graph: Graph) -> None:
     said = outcome.reduction.teacher.argmax(axis=1)[graph.test_mask] == graph.y[graph.test_mask]
     assert outcome.teacher.accuracy == pytest.approx(said.mean())
     assert outcome.to_dict()["teacher"]["accuracy"] == outcome.teacher.accuracy
+
+
+def test_a_task_that_one_half_of_a_run_is_told_is_the_others_too() -> None:
+    counted = replace(TRAINING, task="regression")
+    for config in (
+        RunConfig(counted, QUARTER),
+        RunConfig(TRAINING, replace(QUARTER, task="regression")),
+        RunConfig(counted, CoarsenConfig(0.5)),
+        RunConfig.recommended(counted, 0.25),
+    ):
+        assert config.reduction is not None
+        assert (config.training.task, config.reduction.task) == ("regression", "regression")
+        assert RunConfig.from_dict(config.to_dict()).training == config.training
+    with pytest.raises(OptionError, match=r"task must be the same .* 'regression' and 'classes'"):
+        RunConfig(counted, replace(QUARTER, task="classes"))
+
+
+def test_a_run_without_a_training_mask_stops_before_the_collapse(graph: Graph) -> None:
+    stages: list[str] = []
+    with pytest.raises(GraphError, match="graph must have a train_mask beside its val_mask and test_mask, got none"):
+        run(graph.replace(train_mask=None), RunConfig(TRAINING, QUARTER), on_stage=stages.append, progress=False)
+    assert stages == ["reduction"]

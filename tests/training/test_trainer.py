@@ -204,6 +204,14 @@ def test_a_checkpoint_without_fingerprints_goes_on(graph, tmp_path):
     assert len(train(graph, config, checkpoint=path, resume=True, progress=False).epochs) == 2
 
 
+def test_held_out_nodes_without_marked_training_nodes_are_never_trained_on(graph):
+    for masks in ({}, {"val_mask": None}, {"test_mask": None}):
+        with pytest.raises(GraphError, match=r"graph must have a train_mask beside its .* split='full'"):
+            train(graph.replace(train_mask=None, **masks), _config(), progress=False)
+    bare = graph.replace(train_mask=None, val_mask=None, test_mask=None)
+    assert train(bare, _config(num_epochs=1, patience=None), progress=False).test is None
+
+
 @pytest.mark.parametrize(("checkpoint", "message"), [(None, "resume needs"), ("missing", "must be a file")])
 def test_resuming_from_nothing_is_refused(graph, tmp_path, checkpoint, message):
     path = checkpoint and tmp_path / checkpoint

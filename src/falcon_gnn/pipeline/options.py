@@ -80,7 +80,8 @@ class RunConfig:
 
     Attributes:
         training: The model and how to train it.
-        reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph.
+        reduction: How the training graph is reduced: FALCON, coarsening, or None for the whole training graph. Its
+            ``task`` and that of ``training`` are one: where only one is told, both have it.
         scope: What is trained on without a reduction: ``train``, the subgraph of the training nodes (as the paper), or
             ``full``, the whole graph with its training mask; by default as a collapse decides. A reduction has its own.
         hops_from: Where the survivors' hop features come from, for SIGN models and a GCN trained on rows: the
@@ -104,7 +105,8 @@ class RunConfig:
         """Check the combination.
 
         Raises:
-            OptionError: If the hops are wanted from the original graph for a model without hop features.
+            OptionError: If the hops are wanted from the original graph for a model without hop features, or the
+                reduction and the training are told different tasks.
         """
         check_kind("training", self.training, TrainConfig)
         check_kind("reduction", self.reduction, CollapseConfig, CoarsenConfig, type(None))
@@ -118,6 +120,18 @@ class RunConfig:
                 f"model={self.training.model.model!r}."
             )
             raise OptionError(msg)
+        if self.reduction is not None and self.reduction.task != self.training.task:
+            self._share_task(self.reduction)
+
+    def _share_task(self, reduction: CollapseConfig | CoarsenConfig) -> None:
+        told = [task for task in (self.training.task, reduction.task) if task is not None]
+        if len(told) > 1:
+            msg = (
+                f"task must be the same for training and reduction, got {told[0]!r} and {told[1]!r}. Tell one of them."
+            )
+            raise OptionError(msg)
+        object.__setattr__(self, "training", replace(self.training, task=told[0]))
+        object.__setattr__(self, "reduction", replace(reduction, task=told[0]))
 
     @classmethod
     def recommended(

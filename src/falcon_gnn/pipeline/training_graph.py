@@ -72,9 +72,13 @@ def prepare(
         prefer: As in :func:`falcon_gnn.run`.
 
     Raises:
+        GraphError: If validation or test nodes are marked and training nodes are not.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
     """
+    from falcon_gnn.training.targets import check_training_marked
+
+    check_training_marked(graph)
     if memory is None:
         return config, reduce_training_graph(graph, config, on_stage), None
     if not isinstance(config.reduction, CollapseConfig):

@@ -147,8 +147,9 @@ def training_nodes(graph: Graph, task: Task) -> NDArray[np.int64]:
     """Return the nodes that training learns from: in the train mask (all nodes without one) and labelled, ascending.
 
     Raises:
-        GraphError: If there is none.
+        GraphError: If there is none, or as :func:`check_training_marked`.
     """
+    check_training_marked(graph)
     labels = require_labels(graph)
     chosen = labelled_nodes(labels, task)
     if graph.train_mask is not None:
@@ -157,6 +158,21 @@ def training_nodes(graph: Graph, task: Task) -> NDArray[np.int64]:
         msg = "graph must have a labelled training node, got none. Check train_mask and y (-1 and NaN mean unlabelled)."
         raise GraphError(msg)
     return np.flatnonzero(chosen)
+
+
+def check_training_marked(graph: Graph) -> None:
+    """Stop where validation or test nodes are marked and training nodes are not: all nodes would be trained on.
+
+    Raises:
+        GraphError: If it is so.
+    """
+    marked = [name for name in ("val_mask", "test_mask") if getattr(graph, name) is not None]
+    if graph.train_mask is None and marked:
+        msg = (
+            f"graph must have a train_mask beside its {' and '.join(marked)}, got none: those nodes would be trained "
+            "on. Load it with split='full' to train on all others, or set graph.replace(train_mask=...)."
+        )
+        raise GraphError(msg)
 
 
 def take_targets(graph: Graph, task: Task, node_ids: NDArray[np.int64]) -> Targets:
