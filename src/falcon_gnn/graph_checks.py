@@ -123,7 +123,7 @@ def checked_features(x: Any, num_nodes: int) -> Features:
             f"x must be real numbers of shape (num_nodes, F) = ({num_nodes}, F), got {stored.dtype} of {matrix.shape}."
         )
         raise GraphError(msg)
-    _check_finite(stored)
+    _check_finite(stored, None if stored is matrix else matrix.indptr)
     if matrix.shape[1] == 0:
         return None
     if not issparse(x):
@@ -138,8 +138,13 @@ def checked_features(x: Any, num_nodes: int) -> Features:
     return matrix
 
 
-def _check_finite(values: NDArray[Any]) -> None:
-    """Look for NaN and infinity in row blocks, so that a memory-mapped array is never whole in memory."""
+def _check_finite(values: NDArray[Any], indptr: IntArray | None = None) -> None:
+    """Look for NaN and infinity in row blocks, so that a memory-mapped array is never whole in memory.
+
+    Args:
+        values: X, shape ``(N, F)``, or the stored entries of a sparse X, shape ``(nnz,)``.
+        indptr: Where each row of a sparse X starts, shape ``(N + 1,)``; None where X is dense.
+    """
     if values.dtype.kind != "f" or values.size == 0:
         return
     rows = max(1, _FINITE_CHECK_VALUES // max(1, values.size // len(values)))
@@ -147,10 +152,9 @@ def _check_finite(values: NDArray[Any]) -> None:
         bad = ~np.isfinite(values[start : start + rows])
         release_pages(values)
         if bad.any():
-            where = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
-            msg = (
-                f"x must be finite, but holds NaN or infinity (first at row {where}). Use numpy.nan_to_num or drop it."
-            )
+            place = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            row = place if indptr is None else int(np.searchsorted(indptr, place, side="right")) - 1
+            msg = f"x must be finite, but holds NaN or infinity (first at row {row}). Use numpy.nan_to_num or drop it."
             raise GraphError(msg)
 
 
