@@ -188,18 +188,25 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (("training was interrupted after epoch 3",), "falcon-gnn: training was interrupted after epoch 3\n"),
+        ((), "falcon-gnn: interrupted; no half-written file is left\n"),
+    ],
+)
 def test_an_interruption_says_what_is_left(
-    source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    told: tuple[str, ...], shown: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt("training was interrupted after epoch 3")
+        raise KeyboardInterrupt(*told)
 
     monkeypatch.setattr("falcon_gnn.pipeline.run.run", interrupt)
     monkeypatch.setattr(sys, "argv", ["falcon-gnn", "train", source, "--out", "x"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 130
-    assert "interrupted after epoch 3" in capsys.readouterr().err
+    assert capsys.readouterr().err == shown
 
 
 def test_the_recommended_collapse_is_of_alike_groups(source: str, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            typer.secho(f"falcon-gnn: {stop or 'interrupted; no half-written file is left'}", err=True)
+            typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
             raise typer.Exit(130) from None
 
 
