@@ -110,8 +110,10 @@ def write_peak_curves(
 def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     """Label the nodes of a graph with the model of a run and write a Parquet (or ``.csv``) table.
 
-    Columns: ``node_id`` (the graph's own ids where it has them), ``prediction``, and for classes ``probability``, for
-    multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
+    Columns: ``node_id`` (the graph's own ids where it has them; as text where they are neither numbers nor text alone),
+    ``prediction``, and but for regression ``probability``. Several outputs, as of multi-label (0 and 1 each) and of a
+    regression target of several columns, are a list in Parquet and a column each in CSV: ``prediction_0``,
+    ``prediction_1`` and so on, then ``probability_0`` and so on.
 
     Args:
         folder: A folder that :func:`falcon_gnn.run` wrote.
@@ -170,15 +172,13 @@ def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
     return True
 
 
-def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any]:
+def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, NDArray[Any]]:
+    """Return what a table shows of a model's outputs, shape ``(N,)`` each, or ``(N, L)`` for several outputs."""
     if task == "regression":
-        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else list(scores)}
+        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else scores}
     if task == "multilabel":
         probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
-        return {
-            "prediction": list((scores > 0).astype(np.uint8)),
-            "probability": list(probability.astype(np.float32)),
-        }
+        return {"prediction": (scores > 0).astype(np.uint8), "probability": probability.astype(np.float32)}
     shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
     return {
         "prediction": scores.argmax(axis=1),
@@ -186,14 +186,23 @@ def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any
     }
 
 
-def _write_table(columns: dict[str, Any], path: str | Path) -> None:
+def _write_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    is_csv = Path(path).suffix == ".csv"
+    shown: dict[str, Any] = {}
+    for name, values in columns.items():
+        if values.ndim == 1:
+            shown[name] = [str(value) for value in values] if values.dtype.hasobject else values
+        elif is_csv:
+            shown |= {f"{name}_{i}": column for i, column in enumerate(values.T)}
+        else:
+            shown[name] = list(values)
+    table = pa.table({name: pa.array(values) for name, values in shown.items()})
     with replacing(path) as temporary:
-        if Path(path).suffix == ".csv":
+        if is_csv:
             pyarrow.csv.write_csv(table, temporary)
         else:
             pyarrow.parquet.write_table(table, temporary)
