@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.errors import OptionError
+from falcon_gnn.reporting.plots import learning_curve_figure
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
 
@@ -53,6 +55,23 @@ def test_train_then_predict(source: str, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "learning_curve.png").is_file()
     output = call("predict", str(tmp_path / "run"), source, "--out", str(tmp_path / "predictions.parquet"))
     assert "300 nodes labelled" in output
+
+
+def test_a_regression_is_shown_by_its_error(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Any] = {}
+
+    def watched(epochs: Any, losses: Any, scores: Any, *arguments: Any, **names: Any) -> Any:
+        drawn.update(names, scores=scores)
+        return learning_curve_figure(epochs, losses, scores, *arguments, **names)
+
+    monkeypatch.setattr("falcon_gnn.reporting.plots.learning_curve_figure", watched)
+    output = call("train", source, "--task", "regression", "--model", "sign", "--out", str(tmp_path), *QUICK)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert "test mean squared error" in output
+    assert f"{record['scores']['test']['mean_squared_error']:.4g}" in output
+    assert not {"accuracy", "micro-F1", "nan"} & set(output.replace("%", " ").split())
+    assert drawn["score_name"] == "Validation mean squared error"
+    assert min(drawn["scores"]) == pytest.approx(-record["training"]["best_score"])
 
 
 def test_plan_shows_every_model_and_draws_the_curve(source: str, tmp_path: Path) -> None:

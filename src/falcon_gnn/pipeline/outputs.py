@@ -158,13 +158,16 @@ def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
     from falcon_gnn.reporting.plots import learning_curve_figure
     from falcon_gnn.reporting.style import save_figure
 
+    is_regression = result.spec.task == "regression"
+    # The score to go by is higher for a better model: minus the error.
+    sign, name = (-1, "mean squared error") if is_regression else (1, metric.replace("_", "-"))
     try:
         figure = learning_curve_figure(
             [record.epoch for record in result.epochs],
             [record.loss for record in result.epochs],
-            [record.score for record in result.epochs],
+            [None if record.score is None else sign * record.score for record in result.epochs],
             result.best_epoch,
-            score_name=f"Validation {metric.replace('_', '-')}",
+            score_name=f"Validation {name}",
         )
         save_figure(figure, path)
     except MissingDependencyError:
