@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.reporting.plots import learning_curve_figure
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
@@ -55,6 +55,43 @@ def test_train_then_predict(source: str, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "learning_curve.png").is_file()
     output = call("predict", str(tmp_path / "run"), source, "--out", str(tmp_path / "predictions.parquet"))
     assert "300 nodes labelled" in output
+
+
+def test_what_another_run_left_is_neither_kept_for_this_one_nor_named(source: str, tmp_path: Path) -> None:
+    words = ["train", source, "--model", "sign", "--out", str(tmp_path), *QUICK]
+    reduced = call(*words, "--node-budget", "0.34", "--centrality", "degree")
+    assert "mapping.npz, model.json, record.json, report.html, report.json" in reduced
+    for name in ("notes.txt", "report.pdf"):
+        (tmp_path / name).touch()
+    left = ["checkpoint.safetensors", "learning_curve.png", "model.json", "record.json", "weights.safetensors"]
+    assert f"Written to {tmp_path}/: {', '.join(left)}\n" in call(*words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, "notes.txt", "report.pdf"])
+    assert f"Written to {tmp_path}/: {', '.join(left)}\n" in call(*words, "--num-epochs", "3", "--resume")
+
+
+def test_a_training_beside_the_graph_of_a_collapse_leaves_its_map_alone(source: str, tmp_path: Path) -> None:
+    call("collapse", source, "--node-budget", "50", "--centrality", "degree", "--out", str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    output = call("train", str(tmp_path), "--model", "sign", "--out", str(tmp_path), *QUICK)
+    assert "mapping.npz" not in output
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_plots_that_cannot_be_drawn_do_not_leave_older_ones(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        msg = "matplotlib is needed here and is not installed."
+        raise MissingDependencyError(msg)
+
+    monkeypatch.setattr("falcon_gnn.reporting.style.save_figure", refuse)
+    monkeypatch.setattr("falcon_gnn.reporting.html.write_report", refuse)
+    for name in ("learning_curve.png", "report.html"):
+        (tmp_path / name).touch()
+    words = ["--node-budget", "50", "--centrality", "degree", "--out", str(tmp_path)]
+    output = call("train", source, "--model", "sign", *words, *QUICK)
+    assert "need the extra report" in output
+    assert not {"learning_curve.png", "report.html"} & {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_regression_is_shown_by_its_error(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What the commands show: the stage now running, tables, the log, and where the files are."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,9 +96,16 @@ def say_compiled() -> None:
         )
 
 
-def say_written(folder: Path, has_plots: bool) -> None:
-    """Say which files a folder now holds, and what the plots would have needed."""
-    typer.echo(f"Written to {folder}/: {', '.join(sorted(path.name for path in folder.iterdir() if path.is_file()))}")
+def say_written(folder: Path, names: Iterable[str], has_plots: bool) -> None:
+    """Say which files were written to a folder, and what the plots would have needed.
+
+    Args:
+        folder: The folder, which may hold other files.
+        names: What a command writes; what is not there could not be.
+        has_plots: Whether the plots were written.
+    """
+    written = sorted(name for name in names if (folder / name).exists())
+    typer.echo(f"Written to {folder}/: {', '.join(written)}")
     if not has_plots:
         typer.echo("Plots and report.html need the extra report: pip install 'falcon-gnn[report]'")
 

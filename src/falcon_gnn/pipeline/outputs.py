@@ -25,10 +25,17 @@ REPORT_FILE = "report.json"
 PAGE_FILE = "report.html"
 MAPPING_FILE = "mapping.npz"
 CURVE_FILE = "learning_curve.png"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+
+_REDUCTION_FILES = (MAPPING_FILE, REPORT_FILE, PAGE_FILE)
+COLLAPSE_FILES = (GRAPH_FILE, *_REDUCTION_FILES)
+"""What :func:`write_collapse` writes; the page needs the extra ``report``."""
 
 
 def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
     """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
+
+    Where the page cannot be written, an earlier collapse's is removed.
 
     Args:
         graph: The input of the collapse.
@@ -49,6 +56,9 @@ def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, 
 def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     """Write the record, the best weights, the learning curve, and the map and report of the reduction.
 
+    What an earlier run left in the folder under these names, and this one does not write, is removed: an old map would
+    be taken for this run's. A map and a report beside a ``graph.npz`` are those of a collapse, and stay.
+
     Args:
         graph: The original graph.
         outcome: What came of the run.
@@ -65,7 +75,18 @@ def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
     if outcome.reduction is not None:
         _write_reduction(graph, outcome.reduction, folder, "Collapse report")
+    elif not (folder / GRAPH_FILE).exists():
+        for name in _REDUCTION_FILES:
+            (folder / name).unlink(missing_ok=True)
     return has_plots
+
+
+def run_files(outcome: RunOutcome) -> tuple[str, ...]:
+    """Return the names of what a run writes into its folder; curve and page need the extra ``report``."""
+    from falcon_gnn.training.weights import SPEC_FILE, WEIGHTS_FILE
+
+    names = (CHECKPOINT_FILE, SPEC_FILE, WEIGHTS_FILE, RECORD_FILE, CURVE_FILE)
+    return names if outcome.reduction is None else (*names, *_REDUCTION_FILES)
 
 
 def write_json(value: dict[str, Any], path: str | Path) -> None:
@@ -150,6 +171,7 @@ def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: 
     try:
         write_report(result.report, folder / PAGE_FILE, title=title, sections=[draw_section(graph, result)])
     except MissingDependencyError:
+        (folder / PAGE_FILE).unlink(missing_ok=True)
         return False
     return True
 
@@ -171,6 +193,7 @@ def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
         )
         save_figure(figure, path)
     except MissingDependencyError:
+        path.unlink(missing_ok=True)
         return False
     return True
 
