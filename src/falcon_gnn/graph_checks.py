@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,11 @@ FloatArray = NDArray[np.floating[Any]]
 Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scipy.sparse.csr_array of that shape
 OneWayWarning = Literal["mixed", "always", "never"]
 
+_DOORS = {
+    "torch_geometric": "from_pyg", "networkx": "from_networkx", "dgl": "from_dgl", "scipy": "Graph.from_scipy",
+    "numpy": "Graph.from_edges", "torch": "Graph.from_edges",
+}  # fmt: skip
+"""What reads an object of a library."""
 _SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 22
 
@@ -25,6 +31,32 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def require_graph(value: object, kind: type) -> None:
+    """Stop at what is no graph of ours, and say what makes one of it; its library is told by the names of its modules.
+
+    Args:
+        value: What was given as ``graph``.
+        kind: :class:`falcon_gnn.Graph`, which stands above this module.
+
+    Raises:
+        GraphError: If it is anything else.
+    """
+    if isinstance(value, kind):
+        return
+    libraries = [base.__module__.partition(".")[0] for base in type(value).__mro__]
+    library = next((name for name in libraries if name in _DOORS), None)
+    if isinstance(getattr(value, "graph", None), kind):
+        fix = "Pass its graph: result.graph."
+    elif library is not None:
+        fix = f"Convert it with falcon_gnn.{_DOORS[library]}."
+    elif isinstance(value, str | PathLike):
+        fix = "Load it with falcon_gnn.load_graph."
+    else:
+        fix = "Make one with falcon_gnn.load_graph or falcon_gnn.Graph.from_edges."
+    msg = f"graph must be a falcon_gnn.Graph, got {type(value).__name__}{f' of {library}' if library else ''}. {fix}"
+    raise GraphError(msg)
 
 
 def checked_num_nodes(num_nodes: int) -> int:

@@ -11,6 +11,7 @@ from falcon_gnn.checks import check_kind
 from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
 from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE, write_run
@@ -61,7 +62,7 @@ def run(
         crew: The processes that train together, this one being their writer; see ``falcon_gnn.devices``.
 
     Raises:
-        GraphError: If the graph lacks what training needs.
+        GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
 
@@ -73,6 +74,7 @@ def run(
         >>> outcome.trained_on.num_nodes, outcome.scores.test.num_nodes, outcome.memory.total < 2**24
         (367, 359, True)
     """
+    require_graph(graph, Graph)
     if out is not None:
         check_writable(out)
     config = RunConfig() if config is None else config
