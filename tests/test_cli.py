@@ -69,6 +69,14 @@ def test_what_another_run_left_is_neither_kept_for_this_one_nor_named(source: st
     assert f"Written to {tmp_path}/: {', '.join(left)}\n" in call(*words, "--num-epochs", "3", "--resume")
 
 
+def test_files_that_no_run_wrote_are_left_alone(source: str, tmp_path: Path) -> None:
+    names = ("mapping.npz", "report.html", "report.json")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    call("train", source, "--model", "sign", "--out", str(tmp_path), *QUICK)
+    assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
+
+
 def test_a_training_beside_the_graph_of_a_collapse_leaves_its_map_alone(source: str, tmp_path: Path) -> None:
     call("collapse", source, "--node-budget", "50", "--centrality", "degree", "--out", str(tmp_path))
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}

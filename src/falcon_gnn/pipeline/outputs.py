@@ -56,8 +56,8 @@ def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, 
 def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     """Write the record, the best weights, the learning curve, and the map and report of the reduction.
 
-    What an earlier run left in the folder under these names, and this one does not write, is removed: an old map would
-    be taken for this run's. A map and a report beside a ``graph.npz`` are those of a collapse, and stay.
+    The map and report of an earlier run in the folder, as its record tells, are removed where this one has none: they
+    would be taken for this run's. Beside a ``graph.npz`` they are those of a collapse, and stay.
 
     Args:
         graph: The original graph.
@@ -70,15 +70,24 @@ def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     from falcon_gnn.training.weights import save_model
 
     folder = Path(folder)
+    is_stale = outcome.reduction is None and _had_reduction(folder) and not (folder / GRAPH_FILE).exists()
     save_model(folder, outcome.result.spec, outcome.result.weights)
     write_json(outcome.to_dict(), folder / RECORD_FILE)
     has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
     if outcome.reduction is not None:
         _write_reduction(graph, outcome.reduction, folder, "Collapse report")
-    elif not (folder / GRAPH_FILE).exists():
-        for name in _REDUCTION_FILES:
-            (folder / name).unlink(missing_ok=True)
+    for name in _REDUCTION_FILES if is_stale else ():
+        (folder / name).unlink(missing_ok=True)
     return has_plots
+
+
+def _had_reduction(folder: Path) -> bool:
+    """Whether a folder holds the record of a run with a reduction."""
+    try:
+        record = json.loads((folder / RECORD_FILE).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and bool(record.get("reduction"))
 
 
 def run_files(outcome: RunOutcome) -> tuple[str, ...]:
