@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import MissingDependencyError, OptionError
+from falcon_gnn.reporting.plots import learning_curve_figure
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
 
@@ -53,6 +55,68 @@ def test_train_then_predict(source: str, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "learning_curve.png").is_file()
     output = call("predict", str(tmp_path / "run"), source, "--out", str(tmp_path / "predictions.parquet"))
     assert "300 nodes labelled" in output
+
+
+def test_what_another_run_left_is_neither_kept_for_this_one_nor_named(source: str, tmp_path: Path) -> None:
+    words = ["train", source, "--model", "sign", "--out", str(tmp_path), *QUICK]
+    reduced = call(*words, "--node-budget", "0.34", "--centrality", "degree")
+    assert "mapping.npz, model.json, record.json, report.html, report.json" in reduced
+    for name in ("notes.txt", "report.pdf"):
+        (tmp_path / name).touch()
+    left = ["checkpoint.safetensors", "learning_curve.png", "model.json", "record.json", "weights.safetensors"]
+    assert f"Written to {tmp_path}/: {', '.join(left)}\n" in call(*words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, "notes.txt", "report.pdf"])
+    assert f"Written to {tmp_path}/: {', '.join(left)}\n" in call(*words, "--num-epochs", "3", "--resume")
+
+
+def test_files_that_no_run_wrote_are_left_alone(source: str, tmp_path: Path) -> None:
+    names = ("mapping.npz", "report.html", "report.json")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    call("train", source, "--model", "sign", "--out", str(tmp_path), *QUICK)
+    assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
+
+
+def test_a_training_beside_the_graph_of_a_collapse_leaves_its_map_alone(source: str, tmp_path: Path) -> None:
+    call("collapse", source, "--node-budget", "50", "--centrality", "degree", "--out", str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    output = call("train", str(tmp_path), "--model", "sign", "--out", str(tmp_path), *QUICK)
+    assert "mapping.npz" not in output
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_plots_that_cannot_be_drawn_do_not_leave_older_ones(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        msg = "matplotlib is needed here and is not installed."
+        raise MissingDependencyError(msg)
+
+    monkeypatch.setattr("falcon_gnn.reporting.style.save_figure", refuse)
+    monkeypatch.setattr("falcon_gnn.reporting.html.write_report", refuse)
+    for name in ("learning_curve.png", "report.html"):
+        (tmp_path / name).touch()
+    words = ["--node-budget", "50", "--centrality", "degree", "--out", str(tmp_path)]
+    output = call("train", source, "--model", "sign", *words, *QUICK)
+    assert "need the extra report" in output
+    assert not {"learning_curve.png", "report.html"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_regression_is_shown_by_its_error(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Any] = {}
+
+    def watched(epochs: Any, losses: Any, scores: Any, *arguments: Any, **names: Any) -> Any:
+        drawn.update(names, scores=scores)
+        return learning_curve_figure(epochs, losses, scores, *arguments, **names)
+
+    monkeypatch.setattr("falcon_gnn.reporting.plots.learning_curve_figure", watched)
+    output = call("train", source, "--task", "regression", "--model", "sign", "--out", str(tmp_path), *QUICK)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert "test mean squared error" in output
+    assert f"{record['scores']['test']['mean_squared_error']:.4g}" in output
+    assert not {"accuracy", "micro-F1", "nan"} & set(output.replace("%", " ").split())
+    assert drawn["score_name"] == "Validation mean squared error"
+    assert min(drawn["scores"]) == pytest.approx(-record["training"]["best_score"])
 
 
 def test_plan_shows_every_model_and_draws_the_curve(source: str, tmp_path: Path) -> None:
@@ -188,18 +252,25 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (("training was interrupted after epoch 3",), "falcon-gnn: training was interrupted after epoch 3\n"),
+        ((), "falcon-gnn: interrupted; no half-written file is left\n"),
+    ],
+)
 def test_an_interruption_says_what_is_left(
-    source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    told: tuple[str, ...], shown: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt("training was interrupted after epoch 3")
+        raise KeyboardInterrupt(*told)
 
     monkeypatch.setattr("falcon_gnn.pipeline.run.run", interrupt)
     monkeypatch.setattr(sys, "argv", ["falcon-gnn", "train", source, "--out", "x"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 130
-    assert "interrupted after epoch 3" in capsys.readouterr().err
+    assert capsys.readouterr().err == shown
 
 
 def test_the_recommended_collapse_is_of_alike_groups(source: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import typer
 
+import falcon_gnn as fg
 from falcon_gnn.benchmark.arguments import BenchOptions, SearchSpace, TuneOptions
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
 from falcon_gnn.cli.commands import app
@@ -85,3 +86,39 @@ def test_a_graph_is_loaded_with_the_same_defaults() -> None:
     signature = inspect.signature(load_graph)
     for entry in dataclasses.fields(LoadOptions):
         assert signature.parameters[entry.name].default == entry.default
+
+
+@pytest.fixture(scope="module")
+def foreign() -> dict[str, Any]:
+    """What is not a Graph, by what the message says of it."""
+    networkx, pyg = pytest.importorskip("networkx"), pytest.importorskip("torch_geometric.data")
+    path = fg.Graph.from_edges([[0, 1, 2, 3], [1, 2, 3, 4]], num_nodes=5)
+
+    class OwnData(pyg.Data):  # type: ignore[misc]
+        pass
+
+    return {
+        "got Data of torch_geometric. Convert it with falcon_gnn.from_pyg.": pyg.Data(),
+        "got OwnData of torch_geometric. Convert it with falcon_gnn.from_pyg.": OwnData(),
+        "got DiGraph of networkx. Convert it with falcon_gnn.from_networkx.": networkx.DiGraph(),
+        "got csr_array of scipy. Convert it with falcon_gnn.Graph.from_scipy.": path.to_scipy(),
+        "got CollapseResult. Pass its graph: result.graph.": fg.collapse(path, node_budget=2, centrality="degree"),
+        "got str. Load it with falcon_gnn.load_graph.": "digits",
+        "got list. Make one with falcon_gnn.load_graph or falcon_gnn.Graph.from_edges.": [[0, 1], [1, 2]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("door", "arguments"),
+    [
+        ("collapse", (fg.CollapseConfig(5),)), ("coarsen", (fg.CoarsenConfig(5),)), ("run", ()), ("to_pyg", ()),
+        ("fit_budget", (fg.TrainConfig(), "1GiB")), ("to_networkx", ()), ("draw_collapse", (None,)),
+    ],
+)  # fmt: skip
+def test_what_is_no_graph_is_refused_with_what_makes_one_of_it(
+    door: str, arguments: tuple[Any, ...], foreign: dict[str, Any]
+) -> None:
+    for message, given in foreign.items():
+        with pytest.raises(fg.GraphError) as error:
+            getattr(fg, door)(given, *arguments)
+        assert str(error.value) == f"graph must be a falcon_gnn.Graph, {message}"

@@ -154,11 +154,13 @@ def test_features_must_be_finite(bad, as_sparse):
         _path(x=sp.csr_array(x) if as_sparse else x)
 
 
-def test_the_first_row_that_is_not_finite_is_named():
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array, sp.csc_array, sp.coo_matrix])
+def test_the_first_row_that_is_not_finite_is_named(kind):
     x = np.ones((5, 2))
+    x[1] = 0
     x[3:, 1] = np.nan
     with pytest.raises(GraphError, match="first at row 3"):
-        _path(x=x)
+        _path(x=kind(x))
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,38 @@ def test_predictions_can_be_csv(graph: Graph, tmp_path: Path) -> None:
     assert (tmp_path / "p.csv").read_text().splitlines()[0] == '"node_id","prediction","probability"'
 
 
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_several_outputs_are_a_column_each_in_csv(graph: Graph, tmp_path: Path, task: Any) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    several = graph.replace(y=np.tri(3)[graph.y] if task == "regression" else np.tri(3, dtype=np.uint8)[graph.y])
+    run(several, RunConfig(replace(TRAINING, task=task)), out=tmp_path, progress=False)
+    for name in ("p.csv", "p.parquet"):
+        predict_to_file(tmp_path, several, tmp_path / name)
+    table, lists = pyarrow.csv.read_csv(tmp_path / "p.csv"), pyarrow.parquet.read_table(tmp_path / "p.parquet")
+    shown = ["prediction"] if task == "regression" else ["prediction", "probability"]
+    assert table.column_names == ["node_id", *(f"{name}_{i}" for name in shown for i in range(3))]
+    for name in shown:
+        columns = np.stack([table[f"{name}_{i}"] for i in range(3)], axis=1)
+        assert columns == pytest.approx(np.stack(lists[name].to_pylist()), rel=1e-6)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("first", ["a1", (1, 2)])
+def test_ids_of_several_kinds_are_written_as_text(graph: Graph, tmp_path: Path, ending: str, first: Any) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    ids = np.arange(graph.num_nodes).astype(object)
+    ids[0] = first
+    named = graph.replace(node_attributes={"node_id": ids})
+    run(named, RunConfig(TRAINING), out=tmp_path, progress=False)
+    predict_to_file(tmp_path, named, tmp_path / f"p.{ending}")
+    read = {"csv": pyarrow.csv.read_csv, "parquet": pyarrow.parquet.read_table}[ending]
+    assert read(tmp_path / f"p.{ending}")["node_id"].to_pylist()[:3] == [str(first), "1", "2"]
+
+
 def test_an_interrupted_run_goes_on_where_it_was(graph: Graph, tmp_path: Path) -> None:
     whole = run(graph, RunConfig(TRAINING), progress=False).to_dict()
     run(graph, RunConfig(replace(TRAINING, num_epochs=1)), out=tmp_path, progress=False)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,11 @@ FloatArray = NDArray[np.floating[Any]]
 Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scipy.sparse.csr_array of that shape
 OneWayWarning = Literal["mixed", "always", "never"]
 
+_DOORS = {
+    "torch_geometric": "from_pyg", "networkx": "from_networkx", "dgl": "from_dgl", "scipy": "Graph.from_scipy",
+    "numpy": "Graph.from_edges", "torch": "Graph.from_edges",
+}  # fmt: skip
+"""What reads an object of a library."""
 _SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 22
 
@@ -25,6 +31,32 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def require_graph(value: object, kind: type) -> None:
+    """Stop at what is no graph of ours, and say what makes one of it; its library is told by the names of its modules.
+
+    Args:
+        value: What was given as ``graph``.
+        kind: :class:`falcon_gnn.Graph`, which stands above this module.
+
+    Raises:
+        GraphError: If it is anything else.
+    """
+    if isinstance(value, kind):
+        return
+    libraries = [base.__module__.partition(".")[0] for base in type(value).__mro__]
+    library = next((name for name in libraries if name in _DOORS), None)
+    if isinstance(getattr(value, "graph", None), kind):
+        fix = "Pass its graph: result.graph."
+    elif library is not None:
+        fix = f"Convert it with falcon_gnn.{_DOORS[library]}."
+    elif isinstance(value, str | PathLike):
+        fix = "Load it with falcon_gnn.load_graph."
+    else:
+        fix = "Make one with falcon_gnn.load_graph or falcon_gnn.Graph.from_edges."
+    msg = f"graph must be a falcon_gnn.Graph, got {type(value).__name__}{f' of {library}' if library else ''}. {fix}"
+    raise GraphError(msg)
 
 
 def checked_num_nodes(num_nodes: int) -> int:
@@ -123,7 +155,7 @@ def checked_features(x: Any, num_nodes: int) -> Features:
             f"x must be real numbers of shape (num_nodes, F) = ({num_nodes}, F), got {stored.dtype} of {matrix.shape}."
         )
         raise GraphError(msg)
-    _check_finite(stored)
+    _check_finite(stored, None if stored is matrix else matrix.indptr)
     if matrix.shape[1] == 0:
         return None
     if not issparse(x):
@@ -138,8 +170,13 @@ def checked_features(x: Any, num_nodes: int) -> Features:
     return matrix
 
 
-def _check_finite(values: NDArray[Any]) -> None:
-    """Look for NaN and infinity in row blocks, so that a memory-mapped array is never whole in memory."""
+def _check_finite(values: NDArray[Any], indptr: IntArray | None = None) -> None:
+    """Look for NaN and infinity in row blocks, so that a memory-mapped array is never whole in memory.
+
+    Args:
+        values: X, shape ``(N, F)``, or the stored entries of a sparse X, shape ``(nnz,)``.
+        indptr: Where each row of a sparse X starts, shape ``(N + 1,)``; None where X is dense.
+    """
     if values.dtype.kind != "f" or values.size == 0:
         return
     rows = max(1, _FINITE_CHECK_VALUES // max(1, values.size // len(values)))
@@ -147,10 +184,9 @@ def _check_finite(values: NDArray[Any]) -> None:
         bad = ~np.isfinite(values[start : start + rows])
         release_pages(values)
         if bad.any():
-            where = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
-            msg = (
-                f"x must be finite, but holds NaN or infinity (first at row {where}). Use numpy.nan_to_num or drop it."
-            )
+            place = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            row = place if indptr is None else int(np.searchsorted(indptr, place, side="right")) - 1
+            msg = f"x must be finite, but holds NaN or infinity (first at row {row}). Use numpy.nan_to_num or drop it."
             raise GraphError(msg)
 
 

@@ -5,6 +5,7 @@ from tests.benchmark.conftest import FALCON
 from typer.testing import CliRunner
 
 from falcon_gnn.cli.commands import app
+from falcon_gnn.errors import OptionError
 
 
 def call(*arguments):
@@ -59,6 +60,17 @@ def test_tables_leave_out_lines_that_no_benchmark_wrote_and_say_so(write_config,
     assert shown.exit_code == 0
     assert f"Left out of {other}: lines that no benchmark wrote (2)" in shown.output
     assert "| FALCON |" in shown.output
+
+
+def test_records_that_are_not_there_or_a_folder_are_refused(write_config, tmp_path):
+    config = write_config(FALCON, kind="label_error")
+    for words, message in (
+        (("tables", tmp_path / "nofile.jsonl"), "does not exist"),
+        (("tables", tmp_path), "cannot be read"),
+        (("bench", config, "--records", tmp_path), "cannot be read"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            call(*words)
 
 
 def test_tune_prints_the_best_options(tmp_path):

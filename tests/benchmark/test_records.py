@@ -50,3 +50,13 @@ def test_a_file_that_is_not_there_is_empty_and_several_add_up(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": name, "record": {}}) + "\n", encoding="utf-8")
     assert read_records(tmp_path / "none.jsonl").runs == {}
     assert list(read_records(tmp_path / "a.jsonl", tmp_path / "b.jsonl").runs) == ["a", "b"]
+
+
+def test_a_file_that_must_be_there_is_missed_by_name(tmp_path):
+    with pytest.raises(OptionError, match=r"nofile.jsonl does not exist"):
+        read_records(tmp_path / "nofile.jsonl", must_exist=True)
+
+
+def test_a_folder_is_no_record_file(tmp_path):
+    with pytest.raises(OptionError, match=r"record file .* cannot be read"):
+        read_records(tmp_path)

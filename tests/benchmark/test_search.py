@@ -91,6 +91,38 @@ def test_a_search_needs_validation_nodes_and_a_reduction(graph, config):
         tune(graph, replace(config, reduction=None))
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gammas": (0.5, 2.0)}, "gamma must lie in"),
+        ({"num_hops": (1, -1)}, "num_hops must be"),
+        ({"centralities": ("degree", "pagrank")}, "Did you mean 'pagerank'"),
+        ({"num_clusters": (3, 0)}, "num_clusters must be"),
+    ],
+)
+def test_a_value_that_no_trial_could_have_is_refused_before_the_first(graph, config, values, message):
+    tried = []
+    with pytest.raises(OptionError, match=message):
+        tune(graph, config, TuneOptions(replace(SPACE, **values)), on_trial=lambda *trial: tried.append(trial))
+    assert not tried
+
+
+@pytest.mark.parametrize("name", ["graph.npz", "notes.txt", "numbers.json", "other.db"])
+def test_a_file_that_is_no_storage_is_refused_and_left_as_it_was(graph, config, tmp_path, name):
+    content = {"notes.txt": b"hello\n", "numbers.json": b"[1, 2]\n"}.get(name, bytes(range(256)))
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(OptionError, match="storage must be a new file or"):
+        tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=tmp_path / name))
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_storage_that_cannot_be_written_is_refused(graph, config, tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "trials.log", tmp_path):
+        with pytest.raises(OptionError, match=r"storage .* cannot be written"):
+            tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=path))
+
+
 def test_an_empty_space_is_refused():
     with pytest.raises(OptionError, match="gammas must hold at least one value"):
         SearchSpace(gammas=())

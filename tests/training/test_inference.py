@@ -96,8 +96,10 @@ def test_prediction_keeps_the_mode_and_needs_no_gradient(graph):
 @pytest.mark.parametrize("name", ["gcn", "sign", "sign-original"])
 def test_a_graph_with_other_features_is_refused(graph, name):
     model, config = _model(name)
-    with pytest.raises(GraphError, match="features the model was trained on"):
+    with pytest.raises(GraphError, match="must have the 5 features the model was trained on, got 3"):
         predict(model, config, graph.replace(x=graph.x[:, :3]))
+    with pytest.raises(GraphError, match="must hold features"):
+        predict(model, config, graph.replace(x=None))
 
 
 def test_no_node_wanted_gives_no_row(graph):

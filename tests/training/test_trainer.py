@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyError, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.training import state
 from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -308,6 +309,14 @@ def test_a_diverging_training_says_so(graph):
 def test_graphs_with_different_features_are_refused(graph):
     with pytest.raises(GraphError, match="graph and eval_graph must have the same features"):
         train(graph, _config(), eval_graph=graph.replace(x=graph.x[:, :2]), progress=False)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sign", "sign-original"])
+def test_a_graph_without_features_is_refused_in_the_same_words_by_every_model(graph, model):
+    config, bare = _config(model), graph.replace(x=None)
+    for refused in (lambda: train(bare, config, progress=False), lambda: fit_budget(bare, config, "1GiB")):
+        with pytest.raises(GraphError, match="must hold features of shape"):
+            refused()
 
 
 def test_the_result_describes_the_training(graph):

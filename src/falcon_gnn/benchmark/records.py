@@ -34,16 +34,23 @@ class Records:
     foreign: dict[str, int] = field(default_factory=dict)
 
 
-def read_records(*paths: str | Path) -> Records:
-    """Return what record files hold; a file that is not there is an empty one.
+def read_records(*paths: str | Path, must_exist: bool = False) -> Records:
+    """Return what record files hold.
 
     A last line that was being written when the machine stopped is left out.
 
+    Args:
+        paths: The files.
+        must_exist: Whether a file that is not there is refused; else it is an empty one.
+
     Raises:
-        OptionError: If another line is not JSON; names the file and the line.
+        OptionError: If a file is not there or cannot be read, or another line is not JSON; names the file and the line.
     """
     records = Records()
     for path in paths:
+        if must_exist and not Path(path).exists():
+            msg = f"record file {path} does not exist. Name one that falcon-gnn bench wrote."
+            raise OptionError(msg)
         for line in _lines(Path(path)):
             if not _sort_in(records, line):
                 records.foreign[str(path)] = records.foreign.get(str(path), 0) + 1
@@ -121,7 +128,11 @@ def _sort_in(records: Records, line: Any) -> bool:
 def _lines(path: Path) -> list[Line]:
     if not path.exists():
         return []
-    parts = path.read_bytes().split(b"\n")
+    try:
+        parts = path.read_bytes().split(b"\n")
+    except OSError as error:
+        msg = f"record file {path} cannot be read ({error.strerror}). Name a file that falcon-gnn bench wrote."
+        raise OptionError(msg) from error
     lines = []
     for number, part in enumerate(parts, start=1):
         if not part.strip():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.benchmark.arguments import Sampler, TuneOptions
 from falcon_gnn.errors import FalconError, OptionError, require
+from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.run import run
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 OnTrial = Callable[[int, float | None, dict[str, Any]], None]
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
+_SQLITE = b"SQLite format 3\0"
+"""How every database of SQLite begins."""
+_LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,14 +69,17 @@ def tune(
         on_trial: Called after each trial with its number, its score (None if it failed) and its options.
 
     Raises:
-        OptionError: If the configuration has no FALCON reduction, the graph has no validation nodes, or every trial
-            failed.
+        OptionError: If the configuration has no FALCON reduction, the graph has no validation nodes, a value of the
+            space is out of range, the storage cannot be written or holds something else, or every trial failed.
         MissingDependencyError: If optuna is not installed.
     """
     options = options or TuneOptions()
     reduction = _require_reduction(graph, config)
     optuna = require("optuna", "tune")
     points = options.space.points(with_hops=config.training.model.uses_hop_features)
+    _check_points(config, reduction, points)
+    if options.storage is not None:
+        _check_storage(options.storage)
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -101,6 +108,44 @@ def _require_reduction(graph: Graph, config: RunConfig) -> CollapseConfig:
         msg = "graph.val_mask must select at least one node: the search goes by the validation score."
         raise OptionError(msg)
     return config.reduction
+
+
+def _check_points(config: RunConfig, reduction: CollapseConfig, points: dict[str, list[Any]]) -> None:
+    """Stop at a value of the space that no trial could have.
+
+    Raises:
+        OptionError: If it is out of range or unknown.
+    """
+    first = {name: values[0] for name, values in points.items()}
+    for name, values in points.items():
+        for value in values:
+            _with_params(config, reduction, {**first, name: value})
+
+
+def _check_storage(path: Path) -> None:
+    """Stop where trials cannot be written, or would be added to a file of something else.
+
+    Raises:
+        OptionError: If so.
+    """
+    check_writable(path, is_folder=False, option="storage")
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        start = file.readline(_LONGEST_LINE)
+    if not (start.startswith(_SQLITE) if path.suffix in _DATABASES else _is_of_journal(start)):
+        kind = "an SQLite database" if path.suffix in _DATABASES else "a journal of trials"
+        msg = f"storage must be a new file or {kind} that an earlier search wrote, got {path}. Choose another name."
+        raise OptionError(msg)
+
+
+def _is_of_journal(line: bytes) -> bool:
+    """Whether optuna wrote a line: a JSON object that says what was done."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(entry, dict) and "op_code" in entry
 
 
 def _study(optuna: Any, name: str, config: RunConfig, options: TuneOptions, points: dict[str, list[Any]]) -> "Study":

@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            typer.secho(f"falcon-gnn: {stop or 'interrupted; no half-written file is left'}", err=True)
+            typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
             raise typer.Exit(130) from None
 
 
@@ -133,7 +133,7 @@ def collapse(
     if engine == "spark":
         _collapse_on_spark(source, values, config, out, master)
         return
-    from falcon_gnn.pipeline.outputs import write_collapse
+    from falcon_gnn.pipeline.outputs import COLLAPSE_FILES, write_collapse
     from falcon_gnn.pipeline.training_graph import fit_collapse
     from falcon_gnn.reduction.falcon import collapse as run_collapse
 
@@ -153,7 +153,7 @@ def collapse(
             has_page = write_collapse(graph, result, out, title=f"{Path(source).name} collapsed")
     print_collapse(result.report)
     say_compiled()
-    say_written(out, has_page)
+    say_written(out, COLLAPSE_FILES, has_page)
 
 
 @app.command(cls=FileCommand)
@@ -253,7 +253,7 @@ def plan(
 @takes_options()
 def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path("reduced")) -> None:
     """Collapse the embedded digits graph, train on all of it and on what is left, and compare."""
-    from falcon_gnn.pipeline.demo import run_demo
+    from falcon_gnn.pipeline.demo import DEMO_FILES, run_demo
 
     check_writable(out, option="--out")
     with show_stages() as on_stage:
@@ -261,7 +261,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
     print_collapse(shown.report)
     print_table(runs_table(shown.outcomes))
     say_compiled()
-    say_written(out, shown.has_page)
+    say_written(out, DEMO_FILES, shown.has_page)
 
 
 app.registered_commands += experiments.registered_commands
@@ -364,7 +364,7 @@ class _TrainJob:
         """Start one process per device, each with this command."""
         from falcon_gnn.devices.launch import launch
         from falcon_gnn.devices.team import fit_config
-        from falcon_gnn.pipeline.run import CHECKPOINT_FILE
+        from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE
 
         fit_config(self.config.training, self.devices.devices)
         launch(
@@ -376,6 +376,8 @@ class _TrainJob:
 
     def show(self, outcome: "RunOutcome") -> None:
         """Print what came out."""
+        from falcon_gnn.pipeline.outputs import CURVE_FILE, run_files
+
         if outcome.reduction is not None:
             print_collapse(outcome.reduction.report)
         elif outcome.plan is not None:
@@ -385,7 +387,7 @@ class _TrainJob:
         say_compiled()
         if self.config.correct_and_smooth:
             typer.echo(correction_line(outcome.correction))
-        say_written(self.out, has_plots=(self.out / "learning_curve.png").exists())
+        say_written(self.out, run_files(outcome), has_plots=(self.out / CURVE_FILE).exists())
 
     def _told(self) -> dict[str, Any]:
         return {

@@ -114,7 +114,7 @@ def tables(
         check_writable(out, option="--out")
     if paper_page is not None:
         check_writable(paper_page, is_folder=False, option="--paper-page")
-    read = read_records(*records)
+    read = read_records(*records, must_exist=True)
     for path, num_lines in read.foreign.items():
         typer.echo(f"Left out of {path}: lines that no benchmark wrote ({num_lines}).", err=True)
     summaries = summarise(read)

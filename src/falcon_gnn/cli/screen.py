@@ -1,7 +1,7 @@
 """What the commands show: the stage now running, tables, the log, and where the files are."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,9 +96,16 @@ def say_compiled() -> None:
         )
 
 
-def say_written(folder: Path, has_plots: bool) -> None:
-    """Say which files a folder now holds, and what the plots would have needed."""
-    typer.echo(f"Written to {folder}/: {', '.join(sorted(path.name for path in folder.iterdir() if path.is_file()))}")
+def say_written(folder: Path, names: Iterable[str], has_plots: bool) -> None:
+    """Say which files were written to a folder, and what the plots would have needed.
+
+    Args:
+        folder: The folder, which may hold other files.
+        names: What a command writes; what is not there could not be.
+        has_plots: Whether the plots were written.
+    """
+    written = sorted(name for name in names if (folder / name).exists())
+    typer.echo(f"Written to {folder}/: {', '.join(written)}")
     if not has_plots:
         typer.echo("Plots and report.html need the extra report: pip install 'falcon-gnn[report]'")
 
@@ -110,24 +117,38 @@ def runs_table(outcomes: "Mapping[str, RunOutcome]") -> "Table":
         outcomes: The runs, by the name to show.
     """
     from falcon_gnn.reporting.formats import NOTHING
-    from falcon_gnn.reporting.terminal import make_table, percent
+    from falcon_gnn.reporting.terminal import make_table
 
     is_scored = any(outcome.scores.test is not None for outcome in outcomes.values())
     title = "Trained, and scored on the original graph" if is_scored else "Trained; no test node to score on"
-    columns = ["run", "trained on", "test accuracy", "micro-F1", "peak memory", "epoch time", "epochs"]
-    table = make_table(title, columns)
+    scores = {name: _test_scores(outcome) for name, outcome in outcomes.items()}
+    headings = list(dict.fromkeys(heading for shown in scores.values() for heading in shown))
+    table = make_table(title, ["run", "trained on", *headings, "peak memory", "epoch time", "epochs"])
     for name, outcome in outcomes.items():
-        test, result, memory = outcome.scores.test, outcome.result, outcome.memory
+        result, memory = outcome.result, outcome.memory
         table.add_row(
             name,
             f"{outcome.trained_on.num_nodes:,} nodes",
-            percent(None if test is None else test.accuracy),
-            percent(None if test is None else test.micro_f1),
+            *(scores[name].get(heading, NOTHING) for heading in headings),
             NOTHING if memory is None else _peak(memory),
             f"{1000 * result.epoch_seconds[1]:.1f} ms",
             f"{len(result.epochs):,} (best {result.best_epoch:,})",
         )
     return table
+
+
+def _test_scores(outcome: "RunOutcome") -> dict[str, str]:
+    """Return the scores on the test nodes that say something of the task, by their headings."""
+    from falcon_gnn.reporting.formats import NOTHING
+    from falcon_gnn.reporting.terminal import percent
+
+    test = outcome.scores.test
+    if outcome.result.spec.task == "regression":
+        return {"test mean squared error": NOTHING if test is None else f"{test.mean_squared_error:.4g}"}
+    return {
+        "test accuracy": percent(None if test is None else test.accuracy),
+        "micro-F1": percent(None if test is None else test.micro_f1),
+    }
 
 
 def _peak(memory: "MemoryPeak") -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.masks import find_masks, is_split_name
 from falcon_gnn.text import text_array
 
@@ -93,6 +94,7 @@ def to_networkx(graph: Graph) -> Any:
         >>> to_networkx(Graph.from_edges([[0, 1], [1, 2]], num_nodes=4, y=[0, 1, 0, 1])).nodes(data=True)
         NodeDataView({0: {'y': 0}, 1: {'y': 1}, 2: {'y': 0}, 3: {'y': 1}})
     """
+    require_graph(graph, Graph)
     nx = require("networkx", "networkx")
     columns = {name: getattr(graph, name) for name in ROW_NAMES if getattr(graph, name) is not None}
     columns |= graph.node_attributes

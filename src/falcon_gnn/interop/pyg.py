@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.interop.pyg_attributes import (
     EDGE_KEYS,
     AttributeKeys,
@@ -124,6 +125,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
         >>> to_pyg(Graph.from_edges([[0, 1], [1, 2]], num_nodes=3, y=[0, 1, 0]))
         Data(edge_index=[2, 4], y=[3], num_nodes=3)
     """
+    require_graph(graph, Graph)
     data = Data(edge_index=torch.from_numpy(graph.edge_index))
     if graph.x is not None:
         if dense_features and not isinstance(graph.x, np.ndarray):

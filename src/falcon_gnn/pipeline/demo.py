@@ -7,7 +7,7 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import RunOutcome
-from falcon_gnn.pipeline.outputs import PAGE_FILE, write_collapse, write_json
+from falcon_gnn.pipeline.outputs import COLLAPSE_FILES, PAGE_FILE, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.config import CollapseConfig
@@ -17,6 +17,9 @@ from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 NODE_BUDGET = 0.34
+_RECORDS_FILE = "records.json"
+DEMO_FILES = (*COLLAPSE_FILES, _RECORDS_FILE)
+"""What the demonstration writes; the page needs the extra ``report``."""
 _TRAINING = TrainConfig(
     ModelConfig("sign", hidden_channels=512, num_layers=3, dropout=0.5, batch_norm=True, num_hops=2),
     learning_rate=0.002,
@@ -54,7 +57,7 @@ def run_demo(out: str | Path, on_stage: OnStage) -> Demonstration:
         for model in models
         for size, chosen in (("full graph", None), ("collapsed", reduction))
     }
-    write_json({name: outcome.to_dict() for name, outcome in outcomes.items()}, out / "records.json")
+    write_json({name: outcome.to_dict() for name, outcome in outcomes.items()}, out / _RECORDS_FILE)
     if has_page:
         _write_page(graph, result, outcomes, out / PAGE_FILE)
     return Demonstration(result.report, outcomes, has_page)

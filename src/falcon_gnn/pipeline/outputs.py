@@ -25,10 +25,17 @@ REPORT_FILE = "report.json"
 PAGE_FILE = "report.html"
 MAPPING_FILE = "mapping.npz"
 CURVE_FILE = "learning_curve.png"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+
+_REDUCTION_FILES = (MAPPING_FILE, REPORT_FILE, PAGE_FILE)
+COLLAPSE_FILES = (GRAPH_FILE, *_REDUCTION_FILES)
+"""What :func:`write_collapse` writes; the page needs the extra ``report``."""
 
 
 def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
     """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
+
+    Where the page cannot be written, an earlier collapse's is removed.
 
     Args:
         graph: The input of the collapse.
@@ -49,6 +56,9 @@ def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, 
 def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     """Write the record, the best weights, the learning curve, and the map and report of the reduction.
 
+    The map and report of an earlier run in the folder, as its record tells, are removed where this one has none: they
+    would be taken for this run's. Beside a ``graph.npz`` they are those of a collapse, and stay.
+
     Args:
         graph: The original graph.
         outcome: What came of the run.
@@ -60,12 +70,32 @@ def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     from falcon_gnn.training.weights import save_model
 
     folder = Path(folder)
+    is_stale = outcome.reduction is None and _had_reduction(folder) and not (folder / GRAPH_FILE).exists()
     save_model(folder, outcome.result.spec, outcome.result.weights)
     write_json(outcome.to_dict(), folder / RECORD_FILE)
     has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
     if outcome.reduction is not None:
         _write_reduction(graph, outcome.reduction, folder, "Collapse report")
+    for name in _REDUCTION_FILES if is_stale else ():
+        (folder / name).unlink(missing_ok=True)
     return has_plots
+
+
+def _had_reduction(folder: Path) -> bool:
+    """Whether a folder holds the record of a run with a reduction."""
+    try:
+        record = json.loads((folder / RECORD_FILE).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and bool(record.get("reduction"))
+
+
+def run_files(outcome: RunOutcome) -> tuple[str, ...]:
+    """Return the names of what a run writes into its folder; curve and page need the extra ``report``."""
+    from falcon_gnn.training.weights import SPEC_FILE, WEIGHTS_FILE
+
+    names = (CHECKPOINT_FILE, SPEC_FILE, WEIGHTS_FILE, RECORD_FILE, CURVE_FILE)
+    return names if outcome.reduction is None else (*names, *_REDUCTION_FILES)
 
 
 def write_json(value: dict[str, Any], path: str | Path) -> None:
@@ -110,8 +140,10 @@ def write_peak_curves(
 def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     """Label the nodes of a graph with the model of a run and write a Parquet (or ``.csv``) table.
 
-    Columns: ``node_id`` (the graph's own ids where it has them), ``prediction``, and for classes ``probability``, for
-    multi-label ``prediction`` as a list of 0 and 1 with ``probability`` as a list.
+    Columns: ``node_id`` (the graph's own ids where it has them; as text where they are neither numbers nor text alone),
+    ``prediction``, and but for regression ``probability``. Several outputs, as of multi-label (0 and 1 each) and of a
+    regression target of several columns, are a list in Parquet and a column each in CSV: ``prediction_0``,
+    ``prediction_1`` and so on, then ``probability_0`` and so on.
 
     Args:
         folder: A folder that :func:`falcon_gnn.run` wrote.
@@ -148,6 +180,7 @@ def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: 
     try:
         write_report(result.report, folder / PAGE_FILE, title=title, sections=[draw_section(graph, result)])
     except MissingDependencyError:
+        (folder / PAGE_FILE).unlink(missing_ok=True)
         return False
     return True
 
@@ -156,29 +189,31 @@ def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
     from falcon_gnn.reporting.plots import learning_curve_figure
     from falcon_gnn.reporting.style import save_figure
 
+    is_regression = result.spec.task == "regression"
+    # The score to go by is higher for a better model: minus the error.
+    sign, name = (-1, "mean squared error") if is_regression else (1, metric.replace("_", "-"))
     try:
         figure = learning_curve_figure(
             [record.epoch for record in result.epochs],
             [record.loss for record in result.epochs],
-            [record.score for record in result.epochs],
+            [None if record.score is None else sign * record.score for record in result.epochs],
             result.best_epoch,
-            score_name=f"Validation {metric.replace('_', '-')}",
+            score_name=f"Validation {name}",
         )
         save_figure(figure, path)
     except MissingDependencyError:
+        path.unlink(missing_ok=True)
         return False
     return True
 
 
-def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any]:
+def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, NDArray[Any]]:
+    """Return what a table shows of a model's outputs, shape ``(N,)`` each, or ``(N, L)`` for several outputs."""
     if task == "regression":
-        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else list(scores)}
+        return {"prediction": scores[:, 0] if scores.shape[1] == 1 else scores}
     if task == "multilabel":
         probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
-        return {
-            "prediction": list((scores > 0).astype(np.uint8)),
-            "probability": list(probability.astype(np.float32)),
-        }
+        return {"prediction": (scores > 0).astype(np.uint8), "probability": probability.astype(np.float32)}
     shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
     return {
         "prediction": scores.argmax(axis=1),
@@ -186,14 +221,23 @@ def _prediction_columns(scores: NDArray[np.float32], task: str) -> dict[str, Any
     }
 
 
-def _write_table(columns: dict[str, Any], path: str | Path) -> None:
+def _write_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    is_csv = Path(path).suffix == ".csv"
+    shown: dict[str, Any] = {}
+    for name, values in columns.items():
+        if values.ndim == 1:
+            shown[name] = [str(value) for value in values] if values.dtype.hasobject else values
+        elif is_csv:
+            shown |= {f"{name}_{i}": column for i, column in enumerate(values.T)}
+        else:
+            shown[name] = list(values)
+    table = pa.table({name: pa.array(values) for name, values in shown.items()})
     with replacing(path) as temporary:
-        if Path(path).suffix == ".csv":
+        if is_csv:
             pyarrow.csv.write_csv(table, temporary)
         else:
             pyarrow.parquet.write_table(table, temporary)

@@ -11,9 +11,10 @@ from falcon_gnn.checks import check_kind
 from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
-from falcon_gnn.pipeline.outputs import write_run
+from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE, write_run
 from falcon_gnn.pipeline.shortage import explain_shortage, is_out_of_memory
 from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
 from falcon_gnn.planning.budget_text import Prefer
@@ -26,8 +27,6 @@ from falcon_gnn.training.crew import Crew
 from falcon_gnn.training.state import TrainResult
 from falcon_gnn.training.steps import resolve_device
 from falcon_gnn.training.trainer import train
-
-CHECKPOINT_FILE = "checkpoint.safetensors"
 
 
 def run(
@@ -54,7 +53,8 @@ def run(
             :func:`falcon_gnn.planning.budget_text.parse_memory` reads them: sets the
             node budget of ``config.reduction``, which must be a FALCON collapse, and batches, pieces and bits.
         prefer: What to keep of a memory budget: all ``nodes``, by steps in pieces, or ``speed``, by fewer nodes.
-        out: A folder for the record, the best weights, the learning curve, the map and the report.
+        out: A folder for the record, the best weights, the learning curve, the map and the report; those of an earlier
+            run are replaced, or removed where this one has none.
         resume: Go on from the checkpoint in ``out``.
         progress: Whether to show a progress bar where standard error is a terminal.
         on_stage: Called with the name of each stage as it begins.
@@ -62,7 +62,7 @@ def run(
         crew: The processes that train together, this one being their writer; see ``falcon_gnn.devices``.
 
     Raises:
-        GraphError: If the graph lacks what training needs.
+        GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
 
@@ -74,6 +74,7 @@ def run(
         >>> outcome.trained_on.num_nodes, outcome.scores.test.num_nodes, outcome.memory.total < 2**24
         (367, 359, True)
     """
+    require_graph(graph, Graph)
     if out is not None:
         check_writable(out)
     config = RunConfig() if config is None else config

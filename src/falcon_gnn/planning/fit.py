@@ -12,6 +12,7 @@ import numpy as np
 from falcon_gnn.checks import check_kind
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.planning.budget_text import Prefer, device_memory, parse_memory
 from falcon_gnn.planning.estimate import (
     MemoryEstimate,
@@ -120,8 +121,10 @@ def fit_budget(
         closeness: Share of the budget that may be left where nodes are given up.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
         BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
     """
+    require_graph(graph, Graph)
     check_kind("config", config, TrainConfig)
     budget = parse_memory(memory, partial(device_memory, config.device))
     return _Shapes(graph, scope).fit(config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)

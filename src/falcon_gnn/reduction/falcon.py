@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.reduction.alike import form_groups, make_teacher, node_kinds, node_space
@@ -72,6 +73,7 @@ def collapse(
         The reduced graph, the map both ways, and the report.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``.
         OptionError: If an option or array is unusable; the message names it.
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
@@ -83,6 +85,7 @@ def collapse(
         >>> result.kept.tolist(), result.assignment.tolist(), result.graph.num_edges
         ([1, 3], [0, 0, 0, 1, 1], 1)
     """
+    require_graph(graph, Graph)
     config, scores = _resolve_options(config, centrality, options)
     _check_scores(config, scores)
     clock = StageClock(on_stage)

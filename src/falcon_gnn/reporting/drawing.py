@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from falcon_gnn.adjacency import IntArray
 from falcon_gnn.errors import OptionError, require
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.reporting.formats import format_count
 from falcon_gnn.reporting.sections import Picture, Section
@@ -77,6 +78,7 @@ def draw_collapse(
         ``%matplotlib inline``.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``.
         OptionError: If ``graph`` is not the input of ``result``, ``around`` no node in its scope, or ``max_nodes``
             below 1.
         MissingDependencyError: If matplotlib or networkx is not installed.
@@ -88,6 +90,7 @@ def draw_collapse(
         >>> [axes.get_title("left") for axes in figure.axes]
         ['Before: 5 nodes', 'After: 2 nodes']
     """
+    require_graph(graph, Graph)
     _check(graph, result, around, max_nodes)
     scene = _set_scene(graph, result, around, max_nodes)
     places = _place_nodes(scene)

@@ -73,6 +73,7 @@ def predict(
     Raises:
         GraphError: If the graph has no features or another number of them than the model reads.
     """
+    _check_features(model, config, graph)
     settings = InferenceSettings(next(model.parameters()).device, chunk_rows, normalize_hops)
     return make_scorer(config, graph, node_ids, settings).outputs(model)
 
@@ -100,7 +101,6 @@ class RowScorer:
 
     def outputs(self, model: nn.Module) -> NDArray[np.float32]:
         """Return the model's outputs, shape ``(n, L)``."""
-        _check_width(model, self.features.shape[1])
         with evaluating(model):
             return _collect(self._pieces(model), len(self.features)).cpu().numpy()
 
@@ -148,7 +148,6 @@ class GraphScorer:
     def outputs(self, model: nn.Module) -> NDArray[np.float32]:
         """Return the model's outputs, shape ``(n, L)``."""
         assert isinstance(model, GCN)
-        _check_width(model, self.aggregated.shape[1])
         with evaluating(model):
             return self._outputs(model).numpy()
 
@@ -328,18 +327,22 @@ def chunks_of(num_rows: int, width: int, settings: InferenceSettings) -> Iterato
         yield slice(start, min(start + step, num_rows))
 
 
-def _check_width(model: nn.Module, width: int) -> None:
-    """Compare the columns at hand with what the model reads.
+def _check_features(model: nn.Module, config: ModelConfig, graph: Graph) -> None:
+    """Compare the features of a graph with those that the model reads.
 
     Raises:
-        GraphError: If they differ.
+        GraphError: If there are none, or another number of them.
     """
+    require_features(graph)
     if isinstance(model, GCN):
         wanted = model.layer(0).weight.shape[0]
     elif isinstance(model, OriginalSIGN):
-        wanted = len(model.hops) * model.hop_channels
+        wanted = model.hop_channels
     else:
-        wanted = next(model.parameters()).shape[1]
-    if width != wanted:
-        msg = f"graph.x must have the features the model was trained on: {wanted} input columns, got {width}."
+        wanted = next(model.parameters()).shape[1] // (config.num_hops + 1)
+    if graph.num_features != wanted:
+        msg = (
+            f"graph.x must have the {wanted} features the model was trained on, got {graph.num_features}. Load the "
+            "graph with the same columns in the same order."
+        )
         raise GraphError(msg)

@@ -15,7 +15,7 @@ from falcon_gnn.quantization.kernel_choice import standing_for
 from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatch, HistoryInput
-from falcon_gnn.training.hops import aggregate, float_features
+from falcon_gnn.training.hops import aggregate, float_features, require_features
 from falcon_gnn.training.memory import MemoryPeak, measure_peak, tensors_within
 from falcon_gnn.training.models import Features, GraphInput, build_model
 from falcon_gnn.training.partition import BatchSize, PartSizes, split_graph
@@ -133,7 +133,11 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
         graph: What is trained on, reduced or not.
         config: The model and how it is trained.
         label_graph: The original graph, whose labels count as well for L; by default ``graph``.
+
+    Raises:
+        GraphError: If features, labels or masks are missing or do not fit.
     """
+    require_features(graph)
     task, num_outputs = resolve_task(graph, label_graph or graph, config.task, config.num_classes)
     shape = GraphShape(
         graph.num_nodes,

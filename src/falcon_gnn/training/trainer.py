@@ -11,6 +11,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.crew import Crew
+from falcon_gnn.training.hops import require_features
 from falcon_gnn.training.progress import EpochRecord, InterruptGuard, ProgressBar, Reporter, TensorBoardLog
 from falcon_gnn.training.sources import HopSource
 from falcon_gnn.training.state import TrainingState, TrainResult
@@ -62,6 +63,7 @@ def train(
     if resume and checkpoint is None:
         msg = "resume needs the checkpoint to go on from, got checkpoint=None. Pass its path."
         raise OptionError(msg)
+    require_features(graph)
     crew = Crew() if crew is None else crew
     config, file = crew.fit(config), None if checkpoint is None else Path(checkpoint)
     with own_settings(config, crew.device(config.device)):

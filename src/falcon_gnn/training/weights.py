@@ -13,7 +13,7 @@ from falcon_gnn.labels import Task
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.models import build_model
 
-_WEIGHTS_FILE, _SPEC_FILE = "weights.safetensors", "model.json"
+WEIGHTS_FILE, SPEC_FILE = "weights.safetensors", "model.json"
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def save_model(folder: str | Path, spec: ModelSpec, weights: dict[str, Tensor]) 
     safetensors = require("safetensors.torch", "train")
     folder = Path(folder)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    with replacing(folder / _WEIGHTS_FILE) as path:
+    with replacing(folder / WEIGHTS_FILE) as path:
         safetensors.save_file(tensors, path)
-    with replacing(folder / _SPEC_FILE) as path:
+    with replacing(folder / SPEC_FILE) as path:
         path.write_text(json.dumps(asdict(spec), indent=2) + "\n", encoding="utf-8")
 
 
@@ -83,8 +83,8 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelSpec]:
     safetensors = require("safetensors.torch", "train")
     folder = Path(folder)
     try:
-        spec = ModelSpec.from_dict(json.loads((folder / _SPEC_FILE).read_text(encoding="utf-8")))
-        weights = safetensors.load_file(folder / _WEIGHTS_FILE)
+        spec = ModelSpec.from_dict(json.loads((folder / SPEC_FILE).read_text(encoding="utf-8")))
+        weights = safetensors.load_file(folder / WEIGHTS_FILE)
         model = spec.build()
         model.load_state_dict(weights)
     except (
@@ -95,6 +95,6 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelSpec]:
         RuntimeError,
         require("safetensors", "train").SafetensorError,
     ) as error:
-        msg = f"{folder} must hold {_SPEC_FILE} and {_WEIGHTS_FILE} of one model, as training writes them: {error}"
+        msg = f"{folder} must hold {SPEC_FILE} and {WEIGHTS_FILE} of one model, as training writes them: {error}"
         raise OptionError(msg) from error
     return model.eval(), spec

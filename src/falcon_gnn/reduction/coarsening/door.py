@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.reduction.attributes import Groups, drop_empty_masks, group_arrays
 from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.centrality import degree_centrality, rank_nodes, round_scores
@@ -70,6 +71,7 @@ def coarsen(
         The reduced graph, the map both ways, the report and the spectral error.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``.
         OptionError: If an option is unusable; the message names it.
         BudgetError: If the budget is out of range, or below the number of connected components.
 
@@ -80,6 +82,7 @@ def coarsen(
         >>> result.graph.num_nodes, result.graph.edge_weight.tolist()
         (2, [1.0, 1.0])
     """
+    require_graph(graph, Graph)
     config = with_options(CoarsenConfig, config, options, "coarsen")
     pooling = config.pooling
     clock = StageClock(on_stage)
