@@ -96,7 +96,7 @@ def read_text(path: Path, columns: Iterable[str]) -> Any:
 
 def is_parquet(path: Path) -> bool:
     """Tell Parquet from CSV by the name, for a folder by that of its part files."""
-    return path.name.lower().endswith(".parquet") if path.is_file() else is_parquet(part_files(path)[0])
+    return part_files(path)[0].name.lower().endswith(".parquet")
 
 
 def part_files(path: Path) -> list[Path]:
