@@ -110,6 +110,32 @@ def test_a_column_of_words_is_a_split(tmp_path):
     assert masks == np.eye(3, 4, dtype=bool).tolist()
 
 
+def test_nodes_with_other_words_than_those_of_a_split_are_in_no_mask(tmp_path):
+    words = ["train", "Valid", "test", "", "holdout", "unlabeled", "a", "b"]
+    nodes = "y,partition\n" + "".join(f"1,{word}\n" for word in words)
+    with pytest.warns(FalconWarning, match=r"column partition .* with 'a', 'b', 'holdout' and 1 more are in no mask"):
+        graph = load_graph(_tables(tmp_path, nodes))
+    masks = [mask.tolist() for mask in (graph.train_mask, graph.val_mask, graph.test_mask)]
+    assert masks == np.eye(3, 8, dtype=bool).tolist()
+    assert not graph.node_attributes
+
+
+def test_a_vehicle_is_no_split(tmp_path):
+    folder = _tables(tmp_path, "y,set\n0,train\n1,bus\n0,car\n1,train\n")
+    with pytest.warns(
+        FalconWarning, match=r"column set was kept .* no split: beside 'bus', 'car' it holds 'train' alone"
+    ):
+        graph = load_graph(folder)
+    assert graph.train_mask is None
+    assert graph.node_attributes["set"].tolist() == ["train", "bus", "car", "train"]
+
+
+def test_a_column_of_other_words_alone_is_an_attribute(tmp_path):
+    graph = load_graph(_tables(tmp_path, "y,split,set\n0,a,train\n1,b,\n0,c,\n1,d,test\n"))
+    assert graph.node_attributes["split"].tolist() == list("abcd")
+    assert graph.test_mask.tolist() == [False, False, False, True]
+
+
 def test_sparks_vectors_are_features(tmp_path):
     kind = pa.struct(
         [

@@ -299,13 +299,15 @@ def _is_row_number(column: Any) -> bool:
 
 
 def _add_split(arrays: dict[str, Any]) -> None:
-    """Turn a column of the words train, val and test into masks, where there are none."""
+    """Turn a column of the words train, val and test into masks, where there are none.
+
+    Nodes with other words beside these are in no mask, with a warning.
+    """
     if any(name in arrays for name in (*MASK_NAMES, *(f"{name}s" for name in MASK_NAMES))):
         return
     for name in (name for name in _SPLIT_NAMES if name in arrays and arrays[name].dtype.kind in "UT"):
         parts = {text: part_of(text) for text in set(arrays[name].tolist())}
-        unknown = {text for text, part in parts.items() if part is None and text.strip().lower() not in _NO_PART}
-        if unknown or not any(parts.values()):
+        if not _is_split(name, parts):
             continue
         words = arrays.pop(name)
         for text, mask in parts.items():
@@ -314,6 +316,36 @@ def _add_split(arrays: dict[str, Any]) -> None:
         return
 
 
+def _is_split(name: str, parts: Mapping[str, str | None]) -> bool:
+    """Tell a split from a column of other words; say so where some of its words are those of a split.
+
+    Args:
+        name: The column.
+        parts: Its words, and the mask that each stands for.
+    """
+    known = set(parts.values()) - {None}
+    unknown = sorted(text for text, part in parts.items() if part is None and text.strip().lower() not in _NO_PART)
+    if not known or not unknown:
+        return bool(known)
+    is_split = "train_mask" in known and len(known) > 1
+    more = f" and {len(unknown) - _NUM_SHOWN} more" if len(unknown) > _NUM_SHOWN else ""
+    shown = ", ".join(map(repr, unknown[:_NUM_SHOWN])) + more
+    if is_split:
+        msg = (
+            f"column {name} was taken as the split, and its nodes with {shown} are in no mask. Call them train, val or "
+            "test if they belong to one."
+        )
+    else:
+        words = ", ".join(sorted(repr(text) for text, part in parts.items() if part is not None))
+        msg = (
+            f"column {name} was kept as a node attribute and is no split: beside {shown} it holds {words} alone, and a "
+            "split has both training nodes and validation or test nodes. If it is one, leave its other words empty."
+        )
+    warnings.warn(msg, FalconWarning, stacklevel=2)
+    return is_split
+
+
+_NUM_SHOWN = 3
 _NO_PART = ("", "none", "unused", "nan", "null")
 
 
