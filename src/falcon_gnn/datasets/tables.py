@@ -21,6 +21,7 @@ from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.table_files import (
     TABLE_FIX,
+    check_distinct_names,
     column_names,
     find_table,
     is_parquet,
@@ -162,6 +163,7 @@ def _edge_walk(path: Path, ids: NDArray[Any] | None) -> tuple[Callable[[], Itera
         msg = f"{path}: the edge columns {', '.join(unused)} were left out; only weights are used."
         warnings.warn(msg, FalconWarning, stacklevel=3)
     wanted = [*ends, weight] if weight else list(ends)
+    check_distinct_names(names, wanted)
     types = dict.fromkeys(ends, pa.string()) | ({weight: pa.float64()} if weight else {})
     lookup = IdLookup(ids)
 
