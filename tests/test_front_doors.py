@@ -111,7 +111,7 @@ def foreign() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("door", "arguments"),
     [
-        ("collapse", (fg.CollapseConfig(5),)), ("coarsen", (fg.CoarsenConfig(5),)), ("run", ()), ("to_pyg", ()),
+        ("collapse", (fg.CollapseConfig(5),)), ("coarsen", (fg.CoarsenConfig(5),)), ("run", ()), ("to_pyg", ()), ("to_dgl", ()),
         ("fit_budget", (fg.TrainConfig(), "1GiB")), ("to_networkx", ()), ("draw_collapse", (None,)),
     ],
 )  # fmt: skip

@@ -17,11 +17,11 @@ FloatArray = NDArray[np.floating[Any]]
 Features = Any  # numpy.ndarray of shape (N, F), possibly memory-mapped, or scipy.sparse.csr_array of that shape
 OneWayWarning = Literal["mixed", "always", "never"]
 
-_DOORS = {
+GRAPH_READERS = {
     "torch_geometric": "from_pyg", "networkx": "from_networkx", "dgl": "from_dgl", "scipy": "Graph.from_scipy",
     "numpy": "Graph.from_edges", "torch": "Graph.from_edges",
 }  # fmt: skip
-"""What reads an object of a library."""
+"""What of falcon_gnn reads an object of another library."""
 _SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 22
 
@@ -33,8 +33,14 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def library_of(value: object) -> str | None:
+    """Return which of the libraries in :data:`GRAPH_READERS` an object is of, by the modules of its classes."""
+    modules = (kind.__module__.partition(".")[0] for kind in type(value).__mro__)
+    return next((name for name in modules if name in GRAPH_READERS), None)
+
+
 def require_graph(value: object, kind: type) -> None:
-    """Stop at what is no graph of ours, and say what makes one of it; its library is told by the names of its modules.
+    """Stop at what is no graph of ours, and say what makes one of it.
 
     Args:
         value: What was given as ``graph``.
@@ -45,12 +51,11 @@ def require_graph(value: object, kind: type) -> None:
     """
     if isinstance(value, kind):
         return
-    libraries = [base.__module__.partition(".")[0] for base in type(value).__mro__]
-    library = next((name for name in libraries if name in _DOORS), None)
+    library = library_of(value)
     if isinstance(getattr(value, "graph", None), kind):
         fix = "Pass its graph: result.graph."
     elif library is not None:
-        fix = f"Convert it with falcon_gnn.{_DOORS[library]}."
+        fix = f"Convert it with falcon_gnn.{GRAPH_READERS[library]}."
     elif isinstance(value, str | PathLike):
         fix = "Load it with falcon_gnn.load_graph."
     else:

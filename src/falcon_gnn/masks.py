@@ -26,8 +26,12 @@ def part_of(text: str) -> str | None:
 
 def is_split_name(name: str) -> bool:
     """Tell the names that :func:`find_masks` looks at."""
-    spellings = {pattern.format(part) for parts in PARTS.values() for part in parts for pattern in _ID_NAMES}
-    return name in spellings or name in _DICTIONARIES
+    return is_id_list_name(name) or name in _DICTIONARIES
+
+
+def is_id_list_name(name: str) -> bool:
+    """Tell the names of lists of node ids, such as ``train_idx``."""
+    return name in {pattern.format(part) for parts in PARTS.values() for part in parts for pattern in _ID_NAMES}
 
 
 def find_masks(

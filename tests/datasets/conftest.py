@@ -18,7 +18,7 @@ def _same(first: Any, second: Any) -> bool:
     return first.dtype == second.dtype and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def assert_same() -> Callable[[Graph, Graph], None]:
     def check(first: Graph, second: Graph) -> None:
         for name in ("indptr", "indices", "edge_weight", *ROW_NAMES):

@@ -1,14 +1,18 @@
 """The .npz layout: what is written comes back, and what cannot be read says why."""
 
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from falcon_gnn.datasets.archive import read_npz, write_npz
-from falcon_gnn.datasets.layout import graph_from_arrays, graph_to_arrays
+from falcon_gnn.datasets.folders import write_folder
+from falcon_gnn.datasets.layout import RESERVED_NAMES, graph_from_arrays, graph_to_arrays
+from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 
@@ -155,6 +159,78 @@ def test_a_name_of_the_layout_is_not_written_as_attribute(tmp_path):
     graph = Graph.from_edges([[0], [1]], 2, node_attributes={"edges": np.arange(2)})
     with pytest.raises(GraphError, match="must not be named edges"):
         write_npz(graph, tmp_path / "graph.npz")
+
+
+_MEANINGS = [
+    *("label", "feat", "features", "test_id", "valid_mask", "train_idx", "idx_test", "split_idx", "train_masks"),
+    *("val_masks", "node_id", "train_images", "format", "shape", "data", "labels", "attr_matrix", "adj"),
+    *("adj.data", "adj.indices", "adj.indptr", "adj.shape", "feat.utf8", "feat.starts", "feat.shape", "label.indptr"),
+]
+_NAMES = st.sampled_from(_MEANINGS) | st.sampled_from(sorted(RESERVED_NAMES)) | st.text(max_size=8)
+_VALUES = st.sampled_from(
+    [
+        np.arange(3),
+        np.array([0, 1, 1]),
+        np.array([True, False, False]),
+        np.array([0.5, np.nan, 2]),
+        np.array([[1, 0], [0, 1], [0, 0]], bool),
+        np.arange(12).reshape(3, 2, 2),
+        np.array(["a", "", "ä"]),
+        np.array(["a", "", "b" * 40], np.dtypes.StringDType()),
+        csr_array(np.array([[0, 2.0], [0, 0], [1, 0]])),
+    ]
+)
+
+
+@given(st.dictionaries(_NAMES, _VALUES, max_size=6), st.booleans())
+def test_attributes_of_any_name_come_back_as_such_or_are_refused_at_once(tmp_path_factory, assert_same, named, is_full):
+    known = {"x": np.ones((3, 2)), "y": np.array([0, 1, 0]), "val_mask": np.array([True, False, False])}
+    graph = Graph.from_edges([[0], [1]], 3, node_attributes=named, **(known if is_full else {}))
+    folder = tmp_path_factory.mktemp("any")
+    for write, path in ((write_npz, folder / "graph.npz"), (write_folder, folder / "graph")):
+        with suppress(GraphError):
+            write(graph, path)
+        if path.exists():
+            assert_same(load_graph(path), graph)
+
+
+def test_names_that_mean_something_in_files_of_others_are_attributes_in_our_own(tmp_path, assert_same):
+    graph = Graph.from_edges([[0], [1]], 2, node_attributes=dict.fromkeys(_MEANINGS, np.arange(2)))
+    write_npz(graph, tmp_path / "graph.npz")
+    assert_same(load_graph(tmp_path / "graph.npz"), graph)
+
+
+def test_an_attribute_called_as_a_part_of_another_is_refused(tmp_path):
+    texts = np.array(["a", "b" * 40], np.dtypes.StringDType())
+    graph = Graph.from_edges([[0], [1]], 2, node_attributes={"feat.utf8": np.arange(2), "feat": texts})
+    with pytest.raises(GraphError, match=r"must not be named feat beside feat\.utf8: the file uses both\. Rename one"):
+        write_npz(graph, tmp_path / "graph.npz")
+
+
+def test_a_written_attribute_of_splits_is_no_mask_unless_it_is_told(tmp_path):
+    masks = np.array([[0, 1], [0, 0], [0, 1]], bool)
+    write_npz(Graph.from_edges([[0], [1]], 3, node_attributes={"train_masks": masks}), tmp_path / "graph.npz")
+    assert read_npz(tmp_path / "graph.npz").train_mask is None
+    assert read_npz(tmp_path / "graph.npz", split_index=1).train_mask.tolist() == [True, False, True]
+
+
+def test_what_is_added_to_a_written_file_is_read_by_its_name(tmp_path):
+    write_npz(Graph.from_edges([[0], [1]], 3, node_attributes={"label": np.arange(3)}), tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz") as archive:
+        np.savez(tmp_path / "more.npz", **archive, train_idx=np.array([2]), feat=np.ones((3, 2)))
+    graph = read_npz(tmp_path / "more.npz")
+    assert graph.y is None
+    assert graph.train_mask.tolist() == [False, False, True]
+    assert graph.num_features == 2
+
+
+def test_a_written_attribute_can_be_told_to_be_the_labels(tmp_path):
+    attributes = {"f1": np.zeros(3), "f2": np.ones(3), "label": np.arange(3)}
+    write_npz(Graph.from_edges([[0], [1]], 3, node_attributes=attributes), tmp_path / "graph.npz")
+    graph = load_graph(tmp_path / "graph.npz", label_column="label", feature_columns="f*")
+    assert graph.y.tolist() == [0, 1, 2]
+    assert graph.x.tolist() == [[0, 1]] * 3
+    assert not graph.node_attributes
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, rich_graph, monkeypatch, assert_same):

@@ -96,6 +96,30 @@ def test_a_mask_with_an_empty_cell_is_named_with_the_fix(tmp_path):
         _load(tmp_path, "node_id,y,train_mask\n0,1,true\n1,0,\n2,0,false\n")
 
 
+@pytest.mark.parametrize("name", ["train_mask", "training_mask"])
+def test_a_mask_may_be_numbers_with_a_point(tmp_path, name):
+    graph = _load(tmp_path, f"node_id,y,{name}\n0,1,1.0\n1,0,0.0\n2,0,1.0\n")
+    assert graph.train_mask.tolist() == [True, False, True]
+    assert not graph.node_attributes
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (("1", "", "0"), "1 are empty. Fill these in"),
+        (("1.0", "", ""), "2 are empty. Fill these in"),
+        (("0", "2", "7"), r"got 2\. Correct it, or rename it"),
+        (("0.5", "0", "1"), r"got 0\.5\. Correct it"),
+        (("yes", "no", "no"), "got text such as 'yes'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["test_mask", "valid_mask"])
+def test_a_mask_column_that_is_none_is_told_what_is_allowed(tmp_path, name, cells, message):
+    nodes = f"node_id,y,{name}\n" + "".join(f"{i},1,{cell}\n" for i, cell in enumerate(cells))
+    with pytest.raises(GraphError, match=rf"nodes\.csv: column {name} must be true or false.* in every row.*{message}"):
+        _load(tmp_path, nodes)
+
+
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [

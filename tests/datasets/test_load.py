@@ -5,10 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.folders import write_folder
 from falcon_gnn.datasets.load import detect_format, load_graph
+from falcon_gnn.datasets.table_files import is_parquet
 from falcon_gnn.errors import OptionError
 
 
@@ -70,6 +72,46 @@ def test_a_name_like_none_gets_the_list():
 def test_a_missing_path_is_not_taken_for_a_name(tmp_path):
     with pytest.raises(OptionError, match=r"none\.npz does not exist"):
         load_graph(tmp_path / "none.npz")
+
+
+def test_a_node_table_that_is_not_there_is_named(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    for source in (tmp_path, tmp_path / "edges.csv"):
+        with pytest.raises(
+            OptionError, match=r"^nodes must be the path of a node table, and nodez\.csv does not exist"
+        ):
+            load_graph(source, nodes="nodez.csv")
+    with pytest.raises(OptionError, match=r"^nodes must be the path of a node table, got list"):
+        load_graph(tmp_path, nodes=[0, 1])
+
+
+def test_a_missing_table_is_no_endless_folder(tmp_path):
+    assert is_parquet(tmp_path / "gone.parquet")
+    assert not is_parquet(tmp_path / "gone.csv")
+
+
+@pytest.mark.parametrize(
+    ("library", "fix"),
+    [
+        ("torch_geometric.data.data", r"use falcon_gnn\.from_pyg\."),
+        ("networkx.classes.graph", r"use falcon_gnn\.from_networkx\."),
+        ("dgl.heterograph", r"use falcon_gnn\.from_dgl\."),
+        ("scipy.sparse._csr", r"use falcon_gnn\.Graph\.from_scipy\."),
+        ("numpy", r"use falcon_gnn\.Graph\.from_edges\."),
+        ("pandas.core.frame", r"docs/data\.md names what is read\."),
+    ],
+)
+def test_an_object_of_another_library_is_told_its_own_door(library, fix):
+    kind = type("Thing", (type("Base", (), {"__module__": library}),), {"__module__": "mine"})
+    with pytest.raises(OptionError, match=rf"^source must be a name or a path, got Thing; {fix}$"):
+        load_graph(kind())
+
+
+def test_a_matrix_and_a_list_are_no_sources():
+    with pytest.raises(OptionError, match=r"got csr_array; use falcon_gnn\.Graph\.from_scipy"):
+        load_graph(csr_array((2, 2)))
+    with pytest.raises(OptionError, match=r"source must be a name or a path, got list"):
+        load_graph([(0, 1)])
 
 
 def test_names_are_known_in_any_case():

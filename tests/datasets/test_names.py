@@ -110,6 +110,81 @@ def test_a_column_of_words_is_a_split(tmp_path):
     assert masks == np.eye(3, 4, dtype=bool).tolist()
 
 
+def test_nodes_with_other_words_than_those_of_a_split_are_in_no_mask(tmp_path):
+    words = ["train", "Valid", "test", "", "holdout", "unlabeled", "a", "b"]
+    nodes = "y,partition\n" + "".join(f"1,{word}\n" for word in words)
+    with pytest.warns(FalconWarning, match=r"column partition .* with 'a', 'b', 'holdout' and 1 more are in no mask"):
+        graph = load_graph(_tables(tmp_path, nodes))
+    masks = [mask.tolist() for mask in (graph.train_mask, graph.val_mask, graph.test_mask)]
+    assert masks == np.eye(3, 8, dtype=bool).tolist()
+    assert not graph.node_attributes
+
+
+def test_a_vehicle_is_no_split(tmp_path):
+    folder = _tables(tmp_path, "y,set\n0,train\n1,bus\n0,car\n1,train\n")
+    with pytest.warns(
+        FalconWarning, match=r"column set was kept .* no split: beside 'bus', 'car' it holds 'train' alone"
+    ):
+        graph = load_graph(folder)
+    assert graph.train_mask is None
+    assert graph.node_attributes["set"].tolist() == ["train", "bus", "car", "train"]
+
+
+def test_a_column_of_other_words_alone_is_an_attribute(tmp_path):
+    graph = load_graph(_tables(tmp_path, "y,split,set\n0,a,train\n1,b,\n0,c,\n1,d,test\n"))
+    assert graph.node_attributes["split"].tolist() == list("abcd")
+    assert graph.test_mask.tolist() == [False, False, False, True]
+
+
+def test_a_column_called_as_a_list_of_ids_is_an_attribute(tmp_path):
+    folder = _tables(tmp_path, "y,test_id,train_idx\n0,1,0\n1,1,0\n0,2,1\n1,3,0\n")
+    with pytest.warns(FalconWarning, match=r"test_id, train_idx kept as node attributes.* column split"):
+        graph = load_graph(folder)
+    assert (graph.train_mask, graph.test_mask) == (None, None)
+    assert graph.node_attributes["test_id"].tolist() == [1, 1, 2, 3]
+    assert graph.node_attributes["train_idx"].tolist() == [0, 0, 1, 0]
+
+
+def test_columns_of_true_and_false_are_masks_under_other_names(tmp_path):
+    folder = _tables(tmp_path, "y,train_idx,valid_mask\n0,true,0\n1,false,1\n0,false,0\n1,true,0\n")
+    graph = load_graph(folder)
+    assert graph.train_mask.tolist() == [True, False, False, True]
+    assert graph.val_mask.tolist() == [False, True, False, False]
+    assert not graph.node_attributes
+
+
+def test_columns_called_as_arrays_of_a_graph_keep_their_values_under_another_name(tmp_path):
+    names = ["edges", "num_nodes", "edge_weight", "self_loops", "edge_index", "x_indptr", "falcon_attributes"]
+    nodes = f"y,{','.join(names)},edges_column\n" + "".join(f"{i},{','.join('1234567')},9\n" for i in range(4))
+    with pytest.warns(FalconWarning) as warned:
+        graph = load_graph(_tables(tmp_path, nodes))
+    assert [str(warning.message).split()[1] for warning in warned] == names
+    assert "kept as the node attribute num_nodes_column" in str(warned[1].message)
+    first = {name: value[0] for name, value in graph.node_attributes.items()}
+    others = {f"{name}_column": i for i, name in enumerate(names[1:], 2)}
+    assert first == {"edges_column_column": 1, "edges_column": 9, **others}
+    write_npz(graph, tmp_path / "graph.npz")
+
+
+def test_a_column_that_gives_way_to_a_told_one_keeps_its_values(tmp_path):
+    folder = _tables(tmp_path, "key,node_id,y,team\n0,7,5,1\n1,8,5,0\n2,9,5,1\n3,6,5,0\n")
+    with (
+        pytest.warns(FalconWarning, match="kept as the node attribute y_column"),
+        pytest.warns(FalconWarning, match="kept as the node attribute node_id_column"),
+    ):
+        graph = load_graph(folder, id_column="key", label_column="team")
+    assert graph.y.tolist() == [1, 0, 1, 0]
+    assert {name: value.tolist() for name, value in graph.node_attributes.items()} == {
+        "node_id_column": [7, 8, 9, 6],
+        "y_column": [5, 5, 5, 5],
+    }
+
+
+def test_columns_called_as_parts_of_an_attribute_are_attributes(tmp_path):
+    graph = load_graph(_tables(tmp_path, "y,a.utf8,a.starts\n0,1,0\n1,1,0\n0,2,1\n1,3,0\n"))
+    assert set(graph.node_attributes) == {"a.utf8", "a.starts"}
+
+
 def test_sparks_vectors_are_features(tmp_path):
     kind = pa.struct(
         [

@@ -161,6 +161,26 @@ def test_features_given_twice_are_refused(tmp_path):
         load_graph(edges, nodes=nodes)
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path, suffix):
+    edges = _write(tmp_path / f"e.{suffix}", source=[0], target=[1])
+    nodes = tmp_path / f"n.{suffix}"
+    table = pa.table([[0, 1]] * 4, names=["y", "z", "z", "a"])
+    parquet.write_table(table, nodes) if suffix == "parquet" else csv.write_csv(table, nodes)
+    with pytest.raises(
+        OptionError, match=rf"n\.{suffix}: the names of its columns must be distinct, got 'z' more than"
+    ):
+        load_graph(edges, nodes=nodes)
+
+
+def test_two_sources_are_refused_and_two_columns_that_are_not_used_left_out(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target,source\n0,1,0\n")
+    with pytest.raises(OptionError, match=r"e\.csv: the names .* distinct, got 'source' more than once. Rename one"):
+        load_graph(tmp_path / "e.csv", num_nodes=2)
+    (tmp_path / "e.csv").write_text("source,target,kind,kind\n0,1,0,a\n")
+    with pytest.warns(FalconWarning, match="edge columns kind, kind were left out"):
+        assert load_graph(tmp_path / "e.csv", num_nodes=2).num_edges == 1
+
+
 def test_a_missing_label_is_unlabelled(tmp_path):
     edges = _write(tmp_path / "e.parquet", source=[0], target=[1])
     nodes = _write(tmp_path / "n.parquet", y=[1, None])

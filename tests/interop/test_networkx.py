@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from falcon_gnn.errors import FalconWarning, GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.networkx import from_networkx, to_networkx
+from falcon_gnn.labels import labelled_nodes
 
 
 @given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 9))
@@ -83,6 +84,30 @@ def test_a_missing_label_is_unlabelled_and_a_missing_mask_is_outside():
     ours = from_networkx(graph)
     assert ours.y.tolist() == [2, -1, -1]
     assert ours.test_mask.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0.5, -1.0], [0.5, -1.0, np.nan]),
+        ([1, 0.5], [1, 0.5, np.nan]),
+        ([0.5, 2], [0.5, 2, np.nan]),
+        ([1, 2.0], [1, 2, np.nan]),
+        ([True, False], [1, 0, -1]),
+        ([[1, 0], [0, 1]], [[1, 0], [0, 1], [np.nan, np.nan]]),
+    ],
+)
+def test_a_missing_label_is_nan_beside_fractions_and_rows(values, labels):
+    graph = nx.path_graph(3)
+    for node, value in enumerate(values):
+        graph.nodes[node]["score"] = value
+    np.testing.assert_array_equal(from_networkx(graph, y="score").y, labels)
+
+
+def test_a_node_without_a_quantity_is_not_labelled():
+    graph = nx.path_graph(3)
+    graph.nodes[0]["score"], graph.nodes[1]["score"] = 0.5, -1.0
+    assert labelled_nodes(from_networkx(graph, y="score").y, "regression").tolist() == [True, True, False]
 
 
 def test_features_or_weights_on_some_only_are_refused():

@@ -123,6 +123,6 @@ def check_storable(arrays: Mapping[str, NDArray[Any]]) -> None:
                 f"node_attributes[{name!r}] holds Python objects, which need pickle. Turn them into numbers or strings."
             )
             raise GraphError(msg)
-        if not name or Path(name).name != name:
+        if not name or Path(name).name != name or "\0" in name:
             msg = f"node_attributes names must be plain file names, got {name!r}. Rename it."
             raise GraphError(msg)

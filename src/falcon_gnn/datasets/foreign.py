@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.checks import pick_name, pick_names
-from falcon_gnn.datasets.layout import Arrays
+from falcon_gnn.datasets.layout import ATTRIBUTES_NAME, Arrays
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 
@@ -74,11 +74,13 @@ def as_layout(arrays: Arrays, options: LoadOptions | None = None) -> Arrays:
     if told.id_column is not None:
         msg = f"id_column is for node tables, got {told.id_column!r}. Leave it out: edges of arrays are row numbers."
         raise OptionError(msg)
-    names = sorted(arrays)
+    names = sorted(set(arrays) - {ATTRIBUTES_NAME})
     if told.label_column is not None or told.feature_columns is not None:
         label = None if told.label_column is None else pick_name("label_column", told.label_column, names)
         features = () if told.feature_columns is None else pick_names("feature_columns", told.feature_columns, names)
         return Renamed(arrays, label, tuple(features))
+    if ATTRIBUTES_NAME in arrays:
+        return arrays  # our own, whose attributes may be called anything
     if {"format", "shape", "data"} <= set(names) and "num_nodes" not in names:
         return _from_save_npz(arrays)
     prefix = next((prefix for prefix in _ADJACENCY if {f"{prefix}{part}" for part in _CSR} <= set(names)), None)

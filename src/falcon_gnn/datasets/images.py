@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.archive import read_arrays
 from falcon_gnn.datasets.facts import check_images
-from falcon_gnn.datasets.layout import Arrays
+from falcon_gnn.datasets.layout import ATTRIBUTES_NAME, Arrays
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.similarity import cosine_edges, threshold_for_edges
 from falcon_gnn.datasets.splits import random_masks
@@ -47,7 +47,7 @@ def digits_graph(threshold: float | None = None) -> Graph:
 
 def is_image_archive(names: Sequence[str]) -> bool:
     """Tell MedMNIST's layout by the names of the arrays."""
-    return any(f"{part}_images" in names for part in _PARTS)
+    return ATTRIBUTES_NAME not in names and any(f"{part}_images" in names for part in _PARTS)
 
 
 def read_images(

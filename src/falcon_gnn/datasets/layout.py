@@ -8,12 +8,13 @@ attribute. Where ``x`` or ``y`` are missing, the names that other tools give the
 (:mod:`falcon_gnn.datasets.options`), and so are lists of node ids in place of masks (:mod:`falcon_gnn.masks`).
 
 A node attribute of text of variable width is stored as ``name.utf8`` (uint8) and ``name.starts`` (N + 1,), a sparse one
-as ``name.indptr``, ``name.indices``, ``name.data`` and ``name.shape``.
+as ``name.indptr``, ``name.indices``, ``name.data`` and ``name.shape``. ``falcon_attributes`` holds the names of the
+node attributes in what is written here: they are read as such, whatever their names mean elsewhere.
 """
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,12 +34,15 @@ from falcon_gnn.progress import tell_share
 Arrays = Mapping[str, NDArray[Any]]
 
 SPARSE_FEATURES = ("x_indptr", "x_indices", "x_data", "x_shape")
+ATTRIBUTES_NAME = "falcon_attributes"
 RESERVED_NAMES = frozenset(
-    ("num_nodes", "edges", "edge_index", "edge_weight", "self_loops", *SPARSE_FEATURES, *ROW_NAMES)
+    ("num_nodes", "edges", "edge_index", "edge_weight", "self_loops", ATTRIBUTES_NAME, *SPARSE_FEATURES, *ROW_NAMES)
 )
 _PLAIN_NAMES = tuple(name for name in ROW_NAMES if name not in ("x", *MASK_NAMES))
 """What is read as it stands."""
 SPLITS_NAMES = {f"{name}s": name for name in MASK_NAMES}
+_TEXT_PARTS = ("utf8", "starts")
+_SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
 def graph_from_arrays(arrays: Arrays, split_index: int | None = None) -> Graph:
@@ -52,12 +56,13 @@ def graph_from_arrays(arrays: Arrays, split_index: int | None = None) -> Graph:
         GraphError: If the edges or the number of nodes are missing, or an array does not fit.
     """
     num_nodes = _num_nodes(arrays)
+    attribute_names = arrays[ATTRIBUTES_NAME].ravel().tolist() if ATTRIBUTES_NAME in arrays else ()
     graph = Graph.from_edges(
         _edge_index(arrays),
         num_nodes,
         edge_weight=arrays.get("edge_weight"),
         warn_one_way="never" if "edges" in arrays else "mixed",
-        **node_arrays(arrays, num_nodes, split_index),
+        **node_arrays(arrays, num_nodes, split_index, attribute_names),
     )
     if "self_loops" not in arrays:
         return graph
@@ -65,17 +70,22 @@ def graph_from_arrays(arrays: Arrays, split_index: int | None = None) -> Graph:
     return graph.replace(cleaning=dataclasses.replace(graph.cleaning, num_self_loops=num_self_loops))
 
 
-def node_arrays(arrays: Arrays, num_nodes: int, split_index: int | None = None) -> dict[str, Any]:
+def node_arrays(
+    arrays: Arrays, num_nodes: int, split_index: int | None = None, attribute_names: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the features, labels, masks and attributes among named arrays, as keyword arguments of ``Graph``.
 
     Args:
         arrays: Arrays by name.
         num_nodes: N; an unknown array without N rows is left out with a warning.
         split_index: As in :func:`graph_from_arrays`.
+        attribute_names: What is a node attribute, whatever its name means; names that are not there are passed over.
     """
-    x_name, y_name = _find_name("x", FEATURE_NAMES, arrays, num_nodes), _find_name("y", LABEL_NAMES, arrays, num_nodes)
+    own, own_parts = _own_attributes(arrays, frozenset(attribute_names))
+    rest = {name: arrays[name] for name in arrays if name not in own_parts}
+    x_name, y_name = _find_name("x", FEATURE_NAMES, rest, num_nodes), _find_name("y", LABEL_NAMES, rest, num_nodes)
     found: dict[str, Any] = {
-        **{name: arrays.get(name) for name in _PLAIN_NAMES}, "x": _features(arrays, x_name), "y": arrays.get(y_name)
+        **{name: rest.get(name) for name in _PLAIN_NAMES}, "x": _features(rest, x_name), "y": rest.get(y_name)
     }  # fmt: skip
     attributes: dict[str, Any] = {}
     if x_name == "x" and y_name == "y" and _are_coordinates(found["x"], found["y"]):
@@ -86,11 +96,11 @@ def node_arrays(arrays: Arrays, num_nodes: int, split_index: int | None = None) 
             f"coordinate_x and coordinate_y. If they are a feature and a target, {_COORDINATES_FIX}."
         )
         warnings.warn(msg, FalconWarning, stacklevel=2)
-    packed, parts = _unpack(arrays, num_nodes)
+    packed, parts = _unpack(rest, num_nodes)
     attributes |= packed
-    masks, mask_names = ({}, []) if _has_masks(arrays) else find_masks(arrays, num_nodes)
-    for name in sorted(set(arrays) - RESERVED_NAMES - {x_name, y_name, *parts, *mask_names}):
-        value = arrays[name]
+    masks, mask_names = ({}, []) if _has_masks(rest) else find_masks(rest, num_nodes)
+    for name in sorted(set(rest) - RESERVED_NAMES - {x_name, y_name, *parts, *mask_names}):
+        value = rest[name]
         if name in SPLITS_NAMES:
             attributes[name] = _splits_by_node(name, value, num_nodes)
         elif value.ndim > 0 and value.shape[0] == num_nodes:
@@ -100,7 +110,24 @@ def node_arrays(arrays: Arrays, num_nodes: int, split_index: int | None = None) 
                 f"{name} was left out: of shape {value.shape}, it does not have one row for each of {num_nodes} nodes."
             )
             warnings.warn(msg, FalconWarning, stacklevel=2)
-    return found | pick_masks(arrays, attributes, split_index) | masks | {"node_attributes": attributes}
+    # A graph whose own attributes are splits has the masks that were written beside them, unless a split is told.
+    splits = attributes if split_index is None else attributes | own
+    found |= pick_masks(rest, splits, split_index) | masks
+    return found | {"node_attributes": attributes | own}
+
+
+def _own_attributes(arrays: Arrays, names: frozenset[str]) -> tuple[dict[str, Any], set[str]]:
+    """Return the node attributes of some names, and the names of the arrays that they were made of."""
+    found: dict[str, Any] = {}
+    used: set[str] = set()
+    for name in sorted(names):
+        parts = _stored_parts(name, arrays, names)
+        if parts:
+            found[name] = _from_parts([arrays[part] for part in parts])
+            used.update(parts)
+        if parts == [name] and name in SPLITS_NAMES:
+            found[name] = found[name].T  # as it is written
+    return found, used
 
 
 def pick_masks(
@@ -179,14 +206,25 @@ def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
         if getattr(graph, name) is not None:
             arrays[name] = getattr(graph, name)
     for name, value in graph.node_attributes.items():
-        if not isinstance(value, np.ndarray):
-            arrays |= {f"{name}.{part}": getattr(value, part) for part in ("indptr", "indices", "data")}
-            arrays[f"{name}.shape"] = np.array(value.shape, np.int64)
-        elif value.dtype.kind == "T":
-            arrays |= _pack_text(name, value)
-        else:
-            arrays[name] = value.T if name in SPLITS_NAMES else value
+        parts = _attribute_arrays(name, value)
+        twice = sorted(parts.keys() & arrays.keys())
+        if twice:
+            msg = f"node_attributes must not be named {name} beside {', '.join(twice)}: the file uses both. Rename one."
+            raise GraphError(msg)
+        arrays |= parts
+    if graph.node_attributes:
+        arrays[ATTRIBUTES_NAME] = np.array(list(graph.node_attributes), np.str_)
     return arrays
+
+
+def _attribute_arrays(name: str, value: Any) -> dict[str, NDArray[Any]]:
+    """Return a node attribute as the arrays that it is stored as."""
+    if not isinstance(value, np.ndarray):
+        parts = {f"{name}.{part}": getattr(value, part) for part in ("indptr", "indices", "data")}
+        return parts | {f"{name}.shape": np.array(value.shape, np.int64)}
+    if value.dtype.kind == "T":
+        return _pack_text(name, value)
+    return {name: value.T if name in SPLITS_NAMES else value}
 
 
 def _pack_text(name: str, texts: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -196,6 +234,21 @@ def _pack_text(name: str, texts: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {f"{name}.utf8": np.frombuffer(b"".join(content), np.uint8), f"{name}.starts": starts}
 
 
+def _stored_parts(name: str, arrays: Arrays, attribute_names: frozenset[str]) -> list[str]:
+    """Return the names of the arrays that a node attribute is stored as, none where it is not there."""
+    if name in arrays:
+        return [name]
+    forms = ([f"{name}.{part}" for part in parts] for parts in (_TEXT_PARTS, _SPARSE_PARTS))
+    # What is an attribute of its own is no part of another.
+    return next((form for form in forms if all(part in arrays and part not in attribute_names for part in form)), [])
+
+
+def _from_parts(parts: Sequence[NDArray[Any]]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return _text(*parts) if len(parts) == len(_TEXT_PARTS) else _sparse(*parts)
+
+
 def _unpack(arrays: Arrays, num_nodes: int) -> tuple[dict[str, Any], list[str]]:
     """Return the node attributes that are stored in parts, and the names of these parts."""
     found: dict[str, Any] = {}
@@ -203,16 +256,22 @@ def _unpack(arrays: Arrays, num_nodes: int) -> tuple[dict[str, Any], list[str]]:
     for name in [
         key.removesuffix(".utf8") for key in arrays if key.endswith(".utf8") and f"{key[:-5]}.starts" in arrays
     ]:
-        content, starts = arrays[f"{name}.utf8"].tobytes(), arrays[f"{name}.starts"].tolist()
-        texts = [content[start:stop].decode() for start, stop in pairwise(starts)]
-        found[name] = np.array(texts, np.dtypes.StringDType())
-        used += [f"{name}.utf8", f"{name}.starts"]
+        parts = [f"{name}.{part}" for part in _TEXT_PARTS]
+        found[name] = _text(*(arrays[part] for part in parts))
+        used += parts
     for name in [key.removesuffix(".indptr") for key in arrays if key.endswith(".indptr")]:
-        parts = {part: f"{name}.{part}" for part in ("data", "indices", "indptr", "shape")}
-        if set(parts.values()) <= set(arrays) and arrays[parts["shape"]][:1].tolist() == [num_nodes]:
-            found[name] = _sparse(*(arrays[part] for part in parts.values()))
-            used += parts.values()
+        parts = [f"{name}.{part}" for part in _SPARSE_PARTS]
+        if set(parts) <= set(arrays) and arrays[f"{name}.shape"][:1].tolist() == [num_nodes]:
+            found[name] = _sparse(*(arrays[part] for part in parts))
+            used += parts
     return found, used
+
+
+def _text(content: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
+    """Return text of variable width from its bytes, and where that of each node begins."""
+    letters = content.tobytes()
+    texts = [letters[start:stop].decode() for start, stop in pairwise(starts.tolist())]
+    return np.array(texts, np.dtypes.StringDType())
 
 
 def _sparse(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: NDArray[Any]) -> Any:

@@ -1,9 +1,10 @@
 """One door for every source of a graph: a known name, a file or a folder."""
 
+import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from falcon_gnn.checks import check_flag
 from falcon_gnn.datasets.archive import NPZ_FIX, read_arrays
@@ -18,6 +19,7 @@ from falcon_gnn.datasets.splits import Split, SplitOptions, apply_split
 from falcon_gnn.datasets.tables import TableFiles, read_tables, tables_in
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import GRAPH_READERS, library_of
 
 DEFAULT_ROOT = "data"
 
@@ -89,12 +91,13 @@ def load_graph(
         >>> graph.num_nodes, graph.num_edges, int(graph.train_mask.sum())
         (1797, 38540, 1078)
     """
+    _check_source(source)
     options = SplitOptions(split, split_shares, seed)
     told = LoadOptions(
         split_index=split_index,
         threshold=threshold,
         num_nodes=num_nodes,
-        nodes=None if nodes is None else Path(nodes),
+        nodes=_as_path(nodes),
         label_column=label_column,
         feature_columns=_as_names(feature_columns),
         id_column=id_column,
@@ -161,13 +164,13 @@ def _load_path(path: Path, told: LoadOptions) -> Graph:
         return _load_archive(path / GRAPH_FILE, told)
     _refuse(told, ("threshold",), f"{path}, which has edges")
     if kind == "tables":
-        _refuse_without_nodes(told, told.nodes, path)
+        _check_nodes(told, told.nodes, path)
         return read_tables(TableFiles(path, told.nodes, told.num_nodes), split_index=told.split_index, options=told)
     if kind == "tables folder":
         files = tables_in(path)
         assert files is not None
         nodes = files.nodes if told.nodes is None else told.nodes
-        _refuse_without_nodes(told, nodes, path)
+        _check_nodes(told, nodes, path)
         return read_tables(TableFiles(files.edges, nodes, told.num_nodes), split_index=told.split_index, options=told)
     _refuse(told, ("num_nodes", "nodes"), str(path))
     if kind == "npy folder":
@@ -189,6 +192,23 @@ def _load_archive(path: Path, told: LoadOptions) -> Graph:
         return graph_from_arrays(as_layout(arrays, told), told.split_index)
 
 
+def _check_source(source: Any) -> None:
+    """Stop at a graph of another library, and say what reads it."""
+    if isinstance(source, str | os.PathLike):
+        return
+    library = library_of(source)
+    fix = f"use falcon_gnn.{GRAPH_READERS[library]}" if library else "docs/data.md names what is read"
+    msg = f"source must be a name or a path, got {type(source).__name__}; {fix}."
+    raise OptionError(msg)
+
+
+def _as_path(nodes: Any) -> Path | None:
+    if nodes is None or isinstance(nodes, str | os.PathLike):
+        return None if nodes is None else Path(nodes)
+    msg = f"nodes must be the path of a node table, got {type(nodes).__name__}. Write it to a .parquet or .csv file."
+    raise OptionError(msg)
+
+
 def _existing(source: str | Path) -> Path:
     path = Path(source)
     if path.exists():
@@ -202,7 +222,11 @@ def _existing(source: str | Path) -> Path:
     raise OptionError(msg)
 
 
-def _refuse_without_nodes(told: LoadOptions, nodes: Path | None, path: Path) -> None:
+def _check_nodes(told: LoadOptions, nodes: Path | None, path: Path) -> None:
+    """Stop at a node table that is not there, and at options about its columns where there is none."""
+    if nodes is not None and not nodes.exists():
+        msg = f"nodes must be the path of a node table, and {nodes} does not exist. Check its name and folder."
+        raise OptionError(msg)
     if nodes is None:
         _refuse(told, ("label_column", "feature_columns", "id_column"), f"{path}, which has no node table")
 

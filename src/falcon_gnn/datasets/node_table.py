@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from falcon_gnn.checks import pick_name, pick_names
 from falcon_gnn.datasets.ids import id_array, is_text, text_of
+from falcon_gnn.datasets.layout import RESERVED_NAMES
 from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES, LoadOptions
+from falcon_gnn.datasets.table_splits import add_masks, add_split
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import MASK_NAMES
-from falcon_gnn.masks import part_of
+from falcon_gnn.graph import ROW_NAMES
+from falcon_gnn.masks import PARTS
 
 ID_NAME = "node_id"
 
+_MASK_COLUMNS = frozenset(f"{part}_mask" for parts in PARTS.values() for part in parts)
 _SERIES = {"x_": "x", "feature_": "x", "y_": "y"}
-_SPLIT_NAMES = ("split", "set", "subset", "partition")
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 _ID_LIKE = ("id", "nodeid", "node", "vertex_id", "osmid")
 _SEPARATORS = re.compile(r"[,;\s|]+")
@@ -88,22 +90,24 @@ def node_columns(table: Any, roles: ColumnRoles) -> dict[str, Any]:
     """Return the columns of a pyarrow table by name, the features as ``x``, the labels as ``y``, ids as ``node_id``.
 
     Columns that cannot be attributes (dictionaries, bytes) are left out with a warning. A column ``split`` with the
-    words train, val and test becomes the masks.
+    words train, val and test becomes the masks, and so do ``valid_mask`` and the like. An attribute that is called as
+    an array of the layout gets another name, with a warning.
 
     Args:
         table: A row per node.
         roles: Which columns hold what.
 
     Raises:
-        GraphError: If features or labels are no numbers, or a list column has lists of unequal length.
+        GraphError: If features or labels are no numbers, a list column has lists of unequal length, or a mask has other
+            values than true and false, or 1 and 0.
     """
     arrays: dict[str, Any] = {}
     for name in table.column_names:
         if name in roles.others or (name in _INDEX_NAMES and _is_row_number(table.column(name))):
             continue
-        values = _attribute(name, table.column(name))
+        values = _mask(name, table.column(name)) if name in _MASK_COLUMNS else _attribute(name, table.column(name))
         if values is not None:
-            arrays[name or "unnamed"] = values
+            arrays[_attribute_name(name, table.column_names, roles)] = values
     if roles.id is not None:
         arrays[ID_NAME] = id_array(table.column(roles.id), roles.id)
     if roles.x:
@@ -113,9 +117,28 @@ def node_columns(table: Any, roles: ColumnRoles) -> dict[str, Any]:
     if roles.y:
         labels = _labels(roles, table)
         arrays["y" if labels.dtype.kind in "biuf" else roles.y[0]] = labels
-    _add_split(arrays)
+    add_split(arrays)
+    add_masks(arrays, table.num_rows)
     _warn_about_ids(arrays)
     return arrays
+
+
+def _attribute_name(name: str, names: Sequence[str], roles: ColumnRoles) -> str:
+    """Return what a column is called as a node attribute: its own name, unless that has another meaning in a graph."""
+    taken = {"x": roles.x, "y": roles.y, ID_NAME: roles.id}
+    is_free = not taken[name] if name in taken else name not in RESERVED_NAMES or name in ROW_NAMES
+    if name and is_free:
+        return name
+    kept = f"{name}_column" if name else "unnamed"
+    while kept in names:
+        kept += "_column"
+    if name:
+        msg = (
+            f"column {name} was kept as the node attribute {kept}, since {name} means something else in a graph. "
+            "Rename the column to choose another name."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=3)
+    return kept
 
 
 def _series(target: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -254,9 +277,6 @@ def _attribute(name: str, column: Any) -> NDArray[Any] | None:
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
         return text_of(chunk.cast(pa.string()))
     if pa.types.is_decimal(kind) or pa.types.is_null(kind) or (pa.types.is_boolean(kind) and chunk.null_count):
-        if name in MASK_NAMES:
-            msg = f"column {name} must be true or false in every row; {chunk.null_count} are empty. Fill these in."
-            raise GraphError(msg)
         chunk = chunk.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(kind) else chunk.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         msg = f"column {name} was left out: {kind} is none of numbers, text, dates, true or false, or lists of numbers."
@@ -264,6 +284,27 @@ def _attribute(name: str, column: Any) -> NDArray[Any] | None:
         return None
     array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
     return array
+
+
+def _mask(name: str, column: Any) -> NDArray[np.bool_] | None:
+    """Return a column that is called as a mask, true or false, or 1 and 0 of any kind of number."""
+    values = _attribute(name, column)
+    if values is None:
+        return None
+    num_empty = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+    if num_empty:
+        msg = f"column {name} must be true or false in every row; {num_empty} are empty. Fill these in."
+        raise GraphError(msg)
+    is_fit = (values == 0) | (values == 1) if values.dtype.kind in "biuf" else np.zeros(values.shape, np.bool_)
+    if not is_fit.all():
+        first = repr(values[~is_fit][:1].tolist()[0])
+        got = f"text such as {first}" if values.dtype.kind in "UT" else first
+        msg = (
+            f"column {name} must be true or false (or 1 and 0) in every row, got {got}. Correct it, or rename it if it "
+            "is no mask."
+        )
+        raise GraphError(msg)
+    return values.astype(np.bool_)
 
 
 def _matrix(name: str, column: Any) -> NDArray[Any] | None:
@@ -296,25 +337,6 @@ def _is_row_number(column: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(column.type)) and column.to_pylist() == list(range(len(column)))
-
-
-def _add_split(arrays: dict[str, Any]) -> None:
-    """Turn a column of the words train, val and test into masks, where there are none."""
-    if any(name in arrays for name in (*MASK_NAMES, *(f"{name}s" for name in MASK_NAMES))):
-        return
-    for name in (name for name in _SPLIT_NAMES if name in arrays and arrays[name].dtype.kind in "UT"):
-        parts = {text: part_of(text) for text in set(arrays[name].tolist())}
-        unknown = {text for text, part in parts.items() if part is None and text.strip().lower() not in _NO_PART}
-        if unknown or not any(parts.values()):
-            continue
-        words = arrays.pop(name)
-        for text, mask in parts.items():
-            if mask is not None:
-                arrays[mask] = arrays.get(mask, np.zeros(len(words), np.bool_)) | (words == text)
-        return
-
-
-_NO_PART = ("", "none", "unused", "nan", "null")
 
 
 def _warn_about_ids(arrays: Mapping[str, Any]) -> None:

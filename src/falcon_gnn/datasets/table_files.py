@@ -1,7 +1,8 @@
 """Tables on the disk: Parquet and CSV of every usual dialect, one file or a folder of part files."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,29 @@ def read_whole(path: Path) -> Any:
     for part in part_files(path):
         with reading(part, "a table", TABLE_FIX):
             tables.append(parquet.ParquetFile(part).read() if is_parquet(part) else _read_csv(part))
+            check_distinct_names(tables[-1].column_names)
             if tables[-1].column_names != tables[0].column_names:
                 _check_same_columns(tables[0].column_names, tables[-1].column_names)
                 tables[-1] = tables[-1].select(tables[0].column_names)
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def check_distinct_names(names: Sequence[str], wanted: Collection[str] | None = None) -> None:
+    """Stop where two columns bear one name.
+
+    Args:
+        names: The names of a table's columns.
+        wanted: Those that are looked at; by default all.
+
+    Raises:
+        OptionError: If one stands more than once.
+    """
+    twice = [name for name, count in Counter(names).items() if count > 1 and (wanted is None or name in wanted)]
+    if twice:
+        msg = (
+            f"the names of its columns must be distinct, got {', '.join(map(repr, twice))} more than once. Rename one."
+        )
+        raise OptionError(msg)
 
 
 def read_text(path: Path, columns: Iterable[str]) -> Any:
@@ -96,7 +116,7 @@ def read_text(path: Path, columns: Iterable[str]) -> Any:
 
 def is_parquet(path: Path) -> bool:
     """Tell Parquet from CSV by the name, for a folder by that of its part files."""
-    return path.name.lower().endswith(".parquet") if path.is_file() else is_parquet(part_files(path)[0])
+    return part_files(path)[0].name.lower().endswith(".parquet")
 
 
 def part_files(path: Path) -> list[Path]:

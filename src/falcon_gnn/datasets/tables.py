@@ -21,6 +21,7 @@ from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.table_files import (
     TABLE_FIX,
+    check_distinct_names,
     column_names,
     find_table,
     is_parquet,
@@ -29,7 +30,7 @@ from falcon_gnn.datasets.table_files import (
     read_whole,
 )
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Graph
 
 _ENDS = (("source", "target"), ("src", "dst"), ("src_id", "dst_id"))
 _BATCH_ROWS = 1 << 20
@@ -86,7 +87,8 @@ def read_tables(files: TableFiles, *, split_index: int | None = None, options: L
     with reading(files.nodes or files.edges, "a node table", TABLE_FIX):
         if ids is not None:
             check_distinct(ids, ID_NAME)
-        arrays = node_arrays(columns, num_nodes, split_index)
+        attribute_names = columns.keys() - {*ROW_NAMES, *SPLITS_NAMES}
+        arrays = node_arrays(columns, num_nodes, split_index, attribute_names)
         # An edgeless graph checks the arrays, so that what is wrong in this file is not laid at the edges' door.
         Graph(np.zeros(num_nodes + 1, np.int64), np.zeros(0, np.int32), **_given(arrays))
     with reading(files.edges, "an edge list", TABLE_FIX):
@@ -161,6 +163,7 @@ def _edge_walk(path: Path, ids: NDArray[Any] | None) -> tuple[Callable[[], Itera
         msg = f"{path}: the edge columns {', '.join(unused)} were left out; only weights are used."
         warnings.warn(msg, FalconWarning, stacklevel=3)
     wanted = [*ends, weight] if weight else list(ends)
+    check_distinct_names(names, wanted)
     types = dict.fromkeys(ends, pa.string()) | ({weight: pa.float64()} if weight else {})
     lookup = IdLookup(ids)
 

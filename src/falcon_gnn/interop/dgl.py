@@ -7,6 +7,7 @@ import numpy as np
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, SOFT_NAMES, Graph
+from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.interop.tensors import features_to_tensor, labels_to_tensor, to_array, to_tensor
 from falcon_gnn.masks import find_masks
 
@@ -61,8 +62,10 @@ def to_dgl(graph: Graph) -> Any:
             attributes are left out, since DGL holds tensors only.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``.
         MissingDependencyError: If DGL is not installed.
     """
+    require_graph(graph, Graph)
     try:
         dgl = require("dgl", "train")
     except ImportError as error:

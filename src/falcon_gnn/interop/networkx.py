@@ -25,8 +25,9 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
 
     Labels of nodes that are not 0 ... N-1 in this order are kept as the node attribute ``node_id``. Parallel edges are
     folded and their weights add up. Masks are read from ``train_mask``, ``val_mask`` and ``test_mask``; a node without
-    one is outside it, a node without ``y`` is unlabelled. Any other attribute that every node has is kept.
-    Without masks, a split of node names is read from ``graph.graph``, as ``train_idx`` ... or ``split_idx``.
+    one is outside it, a node without ``y`` is unlabelled: -1 where all labels are whole numbers, else NaN. Any other
+    attribute that every node has is kept. Without masks, a split of node names is read from ``graph.graph``, as
+    ``train_idx`` ... or ``split_idx``.
 
     Args:
         graph: ``networkx.Graph``, ``DiGraph`` or a multigraph.
@@ -240,8 +241,10 @@ def _column(rows: list[dict[str, Any]], name: str, role: str) -> NDArray[Any]:
 
 
 def _labels(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:
-    example = np.asarray(next(row[name] for row in rows if name in row))
-    missing = np.full(example.shape, np.nan if example.ndim else _UNLABELLED, np.float64 if example.ndim else np.int64)
+    """Return the labels; a node without one has -1 beside whole numbers, and NaN, alone or in a row, beside others."""
+    given = [np.asarray(row[name]) for row in rows if name in row]
+    is_whole = all(value.ndim == 0 and value.dtype.kind != "f" for value in given)
+    missing = np.full(given[0].shape, _UNLABELLED if is_whole else np.nan)
     return _array([row.get(name, missing) for row in rows], f"node attribute {name!r}")
 
 

@@ -119,6 +119,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
             makes a sparse CSR one, which PyG's linear layers take and most of its transforms do not.
 
     Raises:
+        GraphError: If ``graph`` is no ``Graph``.
         BudgetError: If dense features exceed the memory.
 
     Example:
