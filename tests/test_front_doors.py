@@ -111,8 +111,8 @@ def foreign() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("door", "arguments"),
     [
-        ("collapse", (fg.CollapseConfig(5),)), ("coarsen", (fg.CoarsenConfig(5),)), ("run", ()), ("to_pyg", ()), ("to_dgl", ()),
-        ("fit_budget", (fg.TrainConfig(), "1GiB")), ("to_networkx", ()), ("draw_collapse", (None,)),
+        ("collapse", (fg.CollapseConfig(5),)), ("coarsen", (fg.CoarsenConfig(5),)), ("run", ()), ("to_pyg", ()),
+        ("to_dgl", ()), ("fit_budget", (fg.TrainConfig(), "1GiB")), ("to_networkx", ()), ("draw_collapse", (None,)),
     ],
 )  # fmt: skip
 def test_what_is_no_graph_is_refused_with_what_makes_one_of_it(
