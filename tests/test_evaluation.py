@@ -102,6 +102,20 @@ def test_regression_reports_the_mean_squared_error_over_known_values():
     assert np.isnan(metrics.accuracy)
 
 
+def test_a_regression_that_predicts_nan_has_no_error_to_be_proud_of():
+    metrics = evaluate(np.array([1.0, 2.0]), np.array([np.nan, 2.0]), "regression", 1)
+    assert metrics.num_nodes == 2
+    assert np.isnan(metrics.mean_squared_error)
+
+
+def test_a_column_of_class_ids_is_no_column_of_scores():
+    truth = np.array([1, 0, 2])
+    assert evaluate(truth, truth[:, None], "classes", 3).accuracy == 1
+    with pytest.raises(OptionError, match=r"predicted must have shape \(3,\) or \(3, L\).*got \(3, 1\)"):
+        evaluate(truth, truth[:, None].astype(float), "classes", 3)
+    assert evaluate(np.zeros(3, int), np.ones((3, 1)), "classes", 1).accuracy == 1
+
+
 def test_predictions_of_another_length_are_refused():
     with pytest.raises(OptionError, match=r"predicted must have shape \(3,\) or \(3, L\).*got \(2,\)"):
         evaluate(np.array([0, 1, 1]), np.array([0, 1]), "classes", 2)

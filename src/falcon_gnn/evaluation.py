@@ -55,9 +55,9 @@ def evaluate(
 
     Args:
         y_true: Labels, shape ``(N,)`` or ``(N, L)``.
-        predicted: For classes, predicted ids of shape ``(N,)`` or scores of shape ``(N, L)``, the highest of which
-            wins. For multi-label, shape ``(N, L)``: integers or bool as given, floats as logits that predict a label
-            above 0. For regression, values of the shape of ``y_true``.
+        predicted: For classes, predicted ids of shape ``(N,)`` or ``(N, 1)``, or scores of shape ``(N, L)``, the
+            highest of which wins. For multi-label, shape ``(N, L)``: integers or bool as given, floats as logits that
+            predict a label above 0. For regression, values of the shape of ``y_true``.
         task: What the labels are.
         num_labels: L; only the specificity of classes depends on it.
         mask: Nodes to look at, bool, shape ``(N,)``; by default all.
@@ -65,7 +65,9 @@ def evaluate(
     Raises:
         OptionError: If the shapes do not fit each other.
     """
-    _check_shapes(y_true, predicted, task)
+    if task == "classes" and predicted.shape[1:] == (1,) and predicted.dtype.kind in "iu":
+        predicted = predicted[:, 0]
+    _check_shapes(y_true, predicted, task, num_labels)
     if mask is not None:
         y_true, predicted = y_true[mask], predicted[mask]
     if task == "regression":
@@ -171,15 +173,16 @@ def _count_cells(y_true: NDArray[Any], predicted: NDArray[Any]) -> tuple[int, Co
 def _regression_metrics(y_true: NDArray[Any], predicted: NDArray[Any]) -> Metrics:
     truth = y_true.reshape(len(y_true), -1).astype(np.float64)
     errors = predicted.reshape(truth.shape) - truth
-    known = ~np.isnan(errors)
+    known = ~np.isnan(truth)
     squared = float((errors[known] ** 2).mean()) if known.any() else float("nan")
     return Metrics(num_nodes=int(known.any(axis=1).sum()), mean_squared_error=squared)
 
 
-def _check_shapes(y_true: NDArray[Any], predicted: ArrayLike, task: Task) -> None:
+def _check_shapes(y_true: NDArray[Any], predicted: ArrayLike, task: Task, num_labels: int) -> None:
     shape, given = np.shape(y_true), np.shape(predicted)
     if task == "classes":
-        fits = given[:1] == shape[:1] and len(given) in (1, 2)
+        is_one_of_several = given[1:] == (1,) and num_labels > 1
+        fits = given[:1] == shape[:1] and len(given) in (1, 2) and not is_one_of_several
     else:
         fits = given == shape or (task == "regression" and int(np.prod(given)) == int(np.prod(shape)))
     if not fits:

@@ -310,3 +310,41 @@ def test_sparse_node_attributes_follow_their_nodes():
 def test_pygs_transforms_take_sparse_features(name):
     graph = Graph.from_edges([[0, 1], [1, 2]], 4, x=csr_array(np.eye(4, dtype=np.float32)), y=np.arange(4))
     assert getattr(transforms, name)()(to_pyg(graph)).num_nodes in (3, 4)
+
+
+def _citations(*, with_splits=False):
+    """Return three classes of ten nodes each, of which a third trains, a third validates and a third tests."""
+    rng = np.random.default_rng(0)
+    y, part = np.arange(60) % 3, rng.permutation(np.arange(60) % 3)
+    graph = Graph.from_edges(
+        rng.integers(0, 60, (2, 200)), 60, x=np.eye(3)[y] + rng.normal(0, 0.3, (60, 3)), y=y, warn_one_way="never",
+        train_mask=part == 0, val_mask=part == 1, test_mask=part == 2,
+    )  # fmt: skip
+    data = to_pyg(graph)
+    if with_splits:
+        for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
+            data[name] = torch.from_numpy(np.stack([part == (number + 1) % 3, part == number], axis=1))
+    return graph, data
+
+
+@pytest.mark.parametrize("with_splits", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge": "mean", "centrality": "degree", "num_clusters": 4},
+        {"merge": "hub", "centrality": "degree", "num_clusters": 4},
+        {"groups": "alike"},
+        {"selection": "random", "cluster_on": "teacher"},
+        {"groups": "alike", "cluster_on": "teacher"},
+    ],
+)
+def test_labels_and_masks_are_those_of_the_reduced_graph(options, with_splits):
+    graph, data = _citations(with_splits=with_splits)
+    split = {"split_index": 1} if with_splits else {}
+    found = data.falcon_collapse(node_budget=20, scope="full", **split, **options)
+    expected = collapse(graph, node_budget=20, scope="full", **options).graph
+    assert found.y.tolist() == expected.y.tolist()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        mask, wanted = found.get(name), getattr(expected, name)
+        shown = None if mask is None else (mask[:, 1] if with_splits else mask).tolist()
+        assert (shown or [False] * 20) == ([False] * 20 if wanted is None else wanted.tolist())

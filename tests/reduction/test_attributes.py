@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import collapse_cases
 
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.reduction.falcon import collapse
 
 STAR = np.array([[0, 0, 0, 0], [1, 2, 3, 4]])
@@ -146,3 +147,51 @@ def test_a_hidden_label_is_not_trained_on_because_an_unlabelled_member_trains(y)
     result = _star(y=y, train_mask=np.array([0, 0, 0, 1, 0], bool), merge="mean", scope="full")
     assert result.graph.train_mask.tolist() == [True, False]
     assert np.isnan(result.graph.y[0]).all() or np.all(result.graph.y[0] == -1)
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_hidden_cell_is_not_trained_on_beside_known_ones(task, is_seen):
+    """Node 0 survives and is a test node; node 1 trains, and knows one of its two labels at most."""
+    first = 0.0 if is_seen else np.nan
+    for hidden in (0.0, 1.0):
+        y = np.array([[1, hidden], [first, np.nan], [0, 0], [0, 0], [1, 1]])
+        masks = {"train_mask": np.arange(5) == 1, "test_mask": np.arange(5) == 0}
+        for result in (
+            _star(y=y, merge="mean", scope="full", task=task, **masks),
+            coarsen(Graph.from_edges(STAR, 5, y=y, **masks), node_budget=1, scope="full", task=task),
+        ):
+            assert result.graph.train_mask[0]
+            np.testing.assert_array_equal(result.graph.y[0], [first, np.nan])
+
+
+@pytest.mark.parametrize("scope", ["train", "full"])
+def test_classes_as_distributions_are_averaged_over_the_visible_members(scope):
+    distribution = np.array([[1.0, 0], [0, 1], [0.2, 0.8], [0.5, 0.5], [1, 0]])
+    visible = np.array([scope == "train", True, True, False, True])
+    graph = Graph.from_edges(
+        STAR, 5, y=distribution.argmax(axis=1), label_distribution=distribution,
+        train_mask=visible if scope == "full" else np.ones(5, bool),
+    )  # fmt: skip
+    result = collapse(graph, node_budget=2, centrality=HUB_FIRST, num_clusters=1, scope=scope, merge="mean")
+    members = distribution[[1, 2]] if scope == "full" else distribution[:4]
+    np.testing.assert_allclose(result.graph.label_distribution, [members.mean(axis=0), [1, 0]])
+    assert result.graph.y.tolist() == [1, 0]
+
+
+def test_nodes_of_a_collapse_count_by_their_weights_in_the_next_one():
+    x, y, weight = np.arange(5.0)[:, None], np.array([0, 1, 1, 1, 1]), np.array([5.0, 1, 1, 1, 2])
+    graph = Graph.from_edges(STAR, 5, x=x, y=y, node_weight=weight)
+    result = collapse(graph, node_budget=2, centrality=HUB_FIRST, num_clusters=1, merge="mean")
+    np.testing.assert_allclose(result.graph.x[:, 0], [np.average(x[:4, 0], weights=weight[:4]), 4])
+    assert result.graph.y.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("groups", ["neighbors", "alike"])
+def test_self_weights_go_with_the_edge_weights_that_are_left_out(groups):
+    graph = Graph.from_edges(
+        [[0, 1], [1, 2]], 3, x=np.arange(3.0)[:, None], edge_weight=[4.0, 5], self_weight=[3.0, 4, 5]
+    )
+    with pytest.warns(FalconWarning, match="leaves the edge and self-weights of the input out"):
+        result = collapse(graph, node_budget=2, groups=groups, num_clusters=1, edge_weights="none")
+    assert result.graph.edge_weight is result.graph.self_weight is None

@@ -90,3 +90,12 @@ def test_aggregate_is_the_product_for_dense_and_sparse_features(graph, dense_adj
     adjacency = normalized_csr(graph)
     assert aggregate(adjacency, x).toarray() == pytest.approx(dense_adjacency(graph) @ x.toarray(), abs=1e-6)
     assert aggregate(adjacency, graph.x) == pytest.approx(dense_adjacency(graph) @ graph.x, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-23, 1.0, 1e20])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_rows_of_any_scale_have_length_one(graph, scale, is_sparse):
+    """Squares of such numbers are zero or infinite in single precision."""
+    x = np.tile([[3.0, 4, 0, 0, 0, 0, 0, 0, 0, 0]], (60, 1)) * scale
+    scaled = float_features(graph.replace(x=csr_array(x) if is_sparse else x), normalize=True)
+    assert (scaled.toarray() if issparse(scaled) else scaled)[0] == pytest.approx([0.6, 0.8, *[0] * 8], rel=1e-6)

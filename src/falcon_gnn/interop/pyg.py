@@ -247,20 +247,18 @@ def _collapsed_data(data: Data, keys: AttributeKeys, result: CollapseResult, spl
     kept = torch.from_numpy(result.kept.copy())
     for key in keys.nodes:
         out[key] = _rows(data[key], kept)
-    if result.config.merge == "mean":
-        _set_means(out, result.graph, split)
-    if keys.ids:
-        masks = {name: getattr(result.graph, name) for name in MASK_NAMES}
-        for name, mask in masks.items():
-            if mask is not None:
-                out[name] = to_tensor(mask).to(_device(data))
-    for key in MASK_NAMES:
-        if key in out and not bool(out[key].any()):
-            del out[key]
     device = _device(data)
+    if result.config.merge == "mean":
+        _set_features(out, result.graph)
+    if result.config.merge == "mean" or result.teacher is not None:
+        _set_labels(out, result.graph)
+    for name in MASK_NAMES:
+        _set_mask(out, name, getattr(result.graph, name), split, device)
     for key in SOFT_NAMES:
         if getattr(result.graph, key) is not None:
             out[key] = to_tensor(getattr(result.graph, key)).to(device)
+        elif key in out:
+            del out[key]
     out.edge_index = torch.from_numpy(result.graph.edge_index).to(device)
     if result.graph.edge_weight is not None:
         out.edge_weight = to_tensor(result.graph.edge_weight).to(device)
@@ -274,21 +272,40 @@ def _collapsed_data(data: Data, keys: AttributeKeys, result: CollapseResult, spl
     return out
 
 
-def _set_means(out: Data, reduced: Graph, split: int) -> None:
-    """Write what ``merge="mean"`` computed over the survivors' own rows, in the dtype the data had."""
+def _set_features(out: Data, reduced: Graph) -> None:
+    """Write the groups' means over the survivors' own features, in the dtype that the data had."""
     if reduced.x is not None:
         mean = features_to_tensor(reduced.x, dense=not is_sparse(out.x))
         out.x = mean.to(out.x.dtype if out.x.is_floating_point() else mean.dtype).to(out.x.device)
+
+
+def _set_labels(out: Data, reduced: Graph) -> None:
+    """Write the groups' or the teacher's labels over the survivors' own, in the dtype that the data had."""
     if reduced.y is not None:
         target = to_tensor(reduced.y)
         keeps_dtype = out.y.is_floating_point() or not target.is_floating_point()
         out.y = target.to(out.y.dtype if keeps_dtype else target.dtype).to(out.y.device).reshape(out.y.shape)
-    if reduced.train_mask is not None and "train_mask" in out:
-        mask = to_tensor(reduced.train_mask).to(out.train_mask.device)
-        if out.train_mask.dim() == 2:
-            out.train_mask[:, split if out.train_mask.shape[1] > 1 else 0] = mask
-        else:
-            out.train_mask = mask
+
+
+def _set_mask(out: Data, name: str, mask: NDArray[np.bool_] | None, split: int, device: Any) -> None:
+    """Write a mask of the reduced graph over the survivors' own; a mask that selects none is left out.
+
+    Args:
+        out: The data.
+        name: The mask.
+        mask: Shape ``(n,)``; None where it selects none.
+        split: Which column it is where the data has several splits; the others stay as they are.
+        device: Where the data lies.
+    """
+    if name in out and out[name].dim() == 2:
+        column = split if out[name].shape[1] > 1 else 0
+        out[name][:, column] = False if mask is None else to_tensor(mask).to(out[name].device)
+    elif mask is not None:
+        out[name] = to_tensor(mask).to(device)
+    elif name in out:
+        del out[name]
+    if name in out and not bool(out[name].any()):
+        del out[name]
 
 
 def _composed(first: NDArray[Any], second: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -159,7 +159,7 @@ def original_hops(graph: Graph, result: CollapseResult) -> tuple[Graph, "Readout
     """
     source, scope_ids = part_in_scope(graph, result.config.scope)
     if result.config.merge == "mean":
-        return source, averaging_matrix(result.assignment[scope_ids], len(result.kept))
+        return source, averaging_matrix(result.assignment[scope_ids], len(result.kept), source.node_weight)
     return source, np.searchsorted(scope_ids, result.kept)
 
 

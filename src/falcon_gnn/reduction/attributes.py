@@ -39,20 +39,27 @@ def survivor_arrays(graph: Graph, groups: Groups, _: LabelEncoding | None = None
 def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -> dict[str, Any]:
     """Return what the survivors carry after ``merge="mean"``, as keywords of ``Graph``.
 
-    Features are the mean of the group. Classes are the majority of the visible labels (ties to the survivor's own,
-    then to the smallest), other labels their mean per column; a group without a visible label keeps the survivor's own.
-    A survivor trains if any member does; one that then has no visible label to train on is unlabelled.
+    Features are the mean of the group, by the nodes' weights where they have some. Classes are the majority of the
+    visible labels (ties to the survivor's own, then to the smallest), other labels their mean per column, unknown where
+    no visible label knows it; classes as distributions are the mean of the visible ones, and the class is the
+    likeliest. A group without a visible label keeps the survivor's own. A survivor trains if any member does; one that
+    then has no visible label to train on is unlabelled.
     """
     arrays = survivor_arrays(graph, groups)
-    sums = summing_matrix(groups.assignment, len(groups.kept))
+    weight = None if graph.node_weight is None else graph.node_weight[groups.scope_ids]
+    sums = summing_matrix(groups.assignment, len(groups.kept), weight)
     if graph.x is not None:
         arrays["x"] = _group_means(graph.x[groups.scope_ids], sums)
     if graph.y is not None and encoding is not None:
-        arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums)
+        has_visible = _has_member(encoding.labelled, groups)
+        arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums, has_visible)
+        if graph.label_distribution is not None:
+            mean = _mean_distribution(graph.label_distribution[groups.scope_ids], encoding.labelled, sums)
+            arrays["label_distribution"][has_visible] = mean[has_visible]
+            arrays["y"][has_visible] = mean.argmax(axis=1)[has_visible]
     if graph.train_mask is not None:
-        arrays["train_mask"] = sums @ graph.train_mask[groups.scope_ids].astype(np.float64) > 0
+        arrays["train_mask"] = _has_member(graph.train_mask[groups.scope_ids], groups)
         if arrays["y"] is not None and encoding is not None:
-            has_visible = sums @ encoding.labelled.astype(np.float64) > 0
             arrays["y"] = _hide(arrays["y"], arrays["train_mask"] & ~has_visible)
         for name in ("val_mask", "test_mask"):
             if arrays[name] is not None:
@@ -60,18 +67,21 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     return arrays
 
 
-def taught_arrays(teacher: Teacher, groups: Groups, of_group: bool) -> dict[str, Any]:
+def taught_arrays(
+    teacher: Teacher, groups: Groups, of_group: bool, node_weight: NDArray[Any] | None = None
+) -> dict[str, Any]:
     """Return the labels that a teacher gives the groups: probabilities and the likeliest class; all of them train.
 
     Args:
         teacher: What it says of the nodes in scope.
         groups: Their groups.
         of_group: Whether a survivor has the mean of its group, or its own.
+        node_weight: How often each node in scope counts in that mean, shape ``(N,)``; by default once.
     """
     distribution = teacher.probabilities[groups.kept]
     if of_group:
-        sums = summing_matrix(groups.assignment, len(groups.kept))
-        distribution = np.asarray(sums @ teacher.probabilities) / np.diff(sums.indptr)[:, None]
+        sums = summing_matrix(groups.assignment, len(groups.kept), node_weight)
+        distribution = np.asarray(sums @ teacher.probabilities) / sums.sum(axis=1)[:, None]
     labels = {"label_distribution": distribution.astype(np.float32), "y": distribution.argmax(axis=1)}
     masks = {"train_mask": np.ones(len(groups.kept), np.bool_), "val_mask": None, "test_mask": None}
     return labels | masks
@@ -93,8 +103,13 @@ def drop_empty_masks(arrays: dict[str, Any]) -> dict[str, Any]:
     return without_empty_masks(arrays)
 
 
+def _has_member(chosen: BoolArray, groups: Groups) -> BoolArray:
+    """Return which groups have a chosen member; ``chosen`` is of the nodes in scope."""
+    return np.bincount(groups.assignment[chosen & (groups.assignment >= 0)], minlength=len(groups.kept)) > 0
+
+
 def _group_means(x: Any, sums: Any) -> Any:
-    sizes = np.diff(sums.indptr)
+    sizes = sums.sum(axis=1)
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float32)
     if isinstance(x, np.ndarray):
         means = np.empty((len(sizes), x.shape[1]), dtype)
@@ -112,31 +127,45 @@ def _group_means(x: Any, sums: Any) -> Any:
     return totals.astype(dtype)
 
 
-def _group_labels(y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums: Any) -> NDArray[Any]:
+def _group_labels(
+    y: NDArray[Any], encoding: LabelEncoding, groups: Groups, sums: Any, has_visible: BoolArray
+) -> NDArray[Any]:
     own = y[groups.kept]
     if encoding.task != "classes":
-        return _mean_labels(y, own, encoding, sums)
-    votes = np.flatnonzero(encoding.labelled & (groups.assignment >= 0))
-    cells = groups.assignment[votes] * encoding.num_labels + encoding.values[votes]
-    shape = (len(groups.kept), encoding.num_labels)
-    totals = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    has_visible = totals.any(axis=1)
+        return _mean_labels(y, own, encoding, sums, has_visible)
+    from scipy.sparse import csr_array
+
+    voters = np.flatnonzero(encoding.labelled)
+    votes = csr_array((np.ones(len(voters)), (voters, encoding.values[voters])), (len(y), encoding.num_labels))
+    totals = (sums @ votes).toarray()
+    winner = totals.argmax(axis=1)  # the smallest of a tie
     own_class = encoding.values[groups.kept]
-    own_visible = np.flatnonzero(own_class >= 0)
-    # Half a vote decides ties for the survivor's own class and changes nothing else; argmax takes the smallest.
-    totals[own_visible, own_class[own_visible]] += 0.5
+    ties = np.flatnonzero(own_class >= 0)
+    ties = ties[totals[ties, own_class[ties]] == totals[ties, winner[ties]]]
+    winner[ties] = own_class[ties]
     labels = own.copy()
-    labels[has_visible] = totals.argmax(axis=1)[has_visible]
+    labels[has_visible] = winner[has_visible]
     return labels
 
 
-def _mean_labels(y: NDArray[Any], own: NDArray[Any], encoding: LabelEncoding, sums: Any) -> NDArray[Any]:
+def _mean_distribution(distribution: NDArray[Any], visible: BoolArray, sums: Any) -> NDArray[Any]:
+    """Return the mean over the visible members, shape ``(num_kept, L)``; zeros where there is none."""
+    totals = sums @ np.where(visible[:, None], distribution, 0.0)
+    counts = sums @ visible.astype(np.float64)
+    return np.asarray(np.divide(totals, counts[:, None], out=totals, where=counts[:, None] > 0))
+
+
+def _mean_labels(
+    y: NDArray[Any], own: NDArray[Any], encoding: LabelEncoding, sums: Any, has_visible: BoolArray
+) -> NDArray[Any]:
     """Return each column's mean over the members whose value is visible and known."""
     values = y.reshape(len(y), -1).astype(np.float64)
     known = encoding.labelled[:, None] & known_cells(y, encoding.task)
     counts = np.asarray(sums @ known.astype(np.float64))
     totals = np.asarray(sums @ np.where(known, values, 0.0))
     labels = own.reshape(len(own), -1).astype(y.dtype if y.dtype.kind == "f" else np.float32)
+    # The survivor's own values may be hidden ones.
+    labels[has_visible] = np.nan
     np.divide(totals, counts, out=labels, where=counts > 0, casting="same_kind")
     return labels.reshape(own.shape)
 

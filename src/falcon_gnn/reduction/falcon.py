@@ -100,7 +100,10 @@ def collapse(
         own_scores = None if scores is None else given_scores(scores, graph.num_nodes, scope.ids)
         encoding = encode_scope(graph, scope, config)
         if graph.is_weighted and config.edge_weights == "none":
-            msg = "edge_weights='none' leaves the edge weights of the input out. Use edge_weights='sum' to keep them."
+            msg = (
+                "edge_weights='none' leaves the edge and self-weights of the input out. Use edge_weights='sum' to keep "
+                "them."
+            )
             warnings.warn(msg, FalconWarning, stacklevel=3)
     if config.groups == "alike":
         choice = _choose_alike(graph, scope, config, encoding, own_clusters, protected, budget, clock)
@@ -115,8 +118,11 @@ def collapse(
         arrays = (group_arrays if config.merge == "mean" else survivor_arrays)(graph, groups, encoding)
         if config.groups == "alike" and config.merge != "drop":
             arrays |= _group_weights(graph, scope, merged, groups)
+        elif graph.is_weighted and merged.edge_weight is None:
+            arrays["self_weight"] = None
         if choice.teacher is not None:
-            arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean")
+            weight = None if graph.node_weight is None else graph.node_weight[scope.ids]
+            arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean", weight)
         reduced = Graph(merged.indptr, merged.indices, merged.edge_weight, **drop_empty_masks(arrays))
     with clock.stage("report"):
         shown = _shown_options(config, own_scores is not None, own_clusters)
@@ -235,10 +241,11 @@ def _choose_alike(
 def _group_weights(graph: Graph, scope: ScopedGraph, merged: MergedEdges, groups: Groups) -> dict[str, Any]:
     """Return how many nodes each group stands for, and with weighted edges how heavy its self-loop is."""
     own = None if graph.node_weight is None else graph.node_weight[scope.ids].astype(np.float64)
-    weights = {"node_weight": np.bincount(groups.assignment, own, len(groups.kept)).astype(np.float64)}
-    if merged.edge_weight is not None:
-        weights["self_weight"] = merged.self_weights(scope.self_weight, groups.assignment)
-    return weights
+    is_weighted = merged.edge_weight is not None
+    return {
+        "node_weight": np.bincount(groups.assignment, own, len(groups.kept)).astype(np.float64),
+        "self_weight": merged.self_weights(scope.self_weight, groups.assignment) if is_weighted else None,
+    }
 
 
 def _check_scores(config: CollapseConfig, scores: ArrayLike | None) -> None:

@@ -1,6 +1,6 @@
 """Nodes listed by the group they belong to, by counting sort: O(N), where comparing would be O(N log N)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,24 +32,29 @@ def group_members(group: IdArray, num_groups: int) -> tuple[IdArray, IdArray]:
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
 
 
-def summing_matrix(group: IdArray, num_groups: int) -> "csr_array":
-    """Return the sparse 0/1 matrix whose product with values of nodes is their sum per group, members ascending.
+def summing_matrix(group: IdArray, num_groups: int, node_weight: NDArray[Any] | None = None) -> "csr_array":
+    """Return the sparse matrix whose product with values of nodes is their sum per group, members ascending.
 
-    Arguments as in :func:`group_members`; the shape is ``(num_groups, N)``.
+    Args:
+        group: As in :func:`group_members`.
+        num_groups: Likewise.
+        node_weight: How often each node counts, above 0, shape ``(N,)``; by default once.
+
+    Returns:
+        Shape ``(num_groups, N)``, float64.
     """
     from scipy.sparse import csr_array
 
     starts, members = group_members(group, num_groups)
     # In double: a float32 sum of a million members is off by a percent.
-    ones = np.ones(len(members), np.float64)
-    return csr_array((ones, members, starts), shape=(num_groups, len(group)))
+    counts = np.ones(len(members), np.float64) if node_weight is None else node_weight[members].astype(np.float64)
+    return csr_array((counts, members, starts), shape=(num_groups, len(group)))
 
 
-def averaging_matrix(group: IdArray, num_groups: int) -> "csr_array":
+def averaging_matrix(group: IdArray, num_groups: int, node_weight: NDArray[Any] | None = None) -> "csr_array":
     """Return the float32 matrix whose product with values of nodes is their mean per group; arguments as above."""
-    matrix = summing_matrix(group, num_groups)
-    sizes = np.diff(matrix.indptr)
-    matrix.data /= np.repeat(sizes, sizes)
+    matrix = summing_matrix(group, num_groups, node_weight)
+    matrix.data /= np.repeat(matrix.sum(axis=1), np.diff(matrix.indptr))
     return matrix.astype(np.float32)
 
 

@@ -90,8 +90,13 @@ def _hop_scales(graph: Graph, num_hops: int, matrix: Any, block_columns: int | N
     squares = np.zeros((num_hops + 1, graph.num_nodes))
     for _, block in _column_blocks(graph, block_columns):
         for hop, values in enumerate(_hops_of(block, num_hops, matrix)):
-            squares[hop] += np.einsum("ij,ij->i", values, values, dtype=np.float64)
+            squares[hop] += _squares(values)
     return [_inverse(np.sqrt(row)) for row in squares]
+
+
+def _squares(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the squared length of each row, in double: squares of large and small float32 are none."""
+    return np.asarray(np.einsum("ij,ij->i", values, values, dtype=np.float64))
 
 
 def _inverse(lengths: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -115,10 +120,11 @@ def float_features(graph: Graph, *, normalize: bool = False) -> FeatureMatrix:
     require_features(graph)
     if not issparse(graph.x):
         dense = np.ascontiguousarray(graph.x, dtype=np.float32)
-        return dense * _inverse(np.linalg.norm(dense, axis=1).astype(np.float64))[:, None] if normalize else dense
+        return dense * _inverse(np.sqrt(_squares(dense)))[:, None] if normalize else dense
     matrix = csr_array(graph.x, dtype=np.float32)
     if normalize:
-        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64))
+        squares = csr_array((matrix.data.astype(np.float64) ** 2, matrix.indices, matrix.indptr), shape=matrix.shape)
+        lengths = np.sqrt(np.asarray(squares.sum(axis=1), np.float64))
         matrix = csr_array(
             (matrix.data * np.repeat(_inverse(lengths), np.diff(matrix.indptr)), matrix.indices, matrix.indptr),
             shape=matrix.shape,
