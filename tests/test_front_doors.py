@@ -2,8 +2,10 @@
 
 import dataclasses
 import inspect
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
@@ -122,3 +124,42 @@ def test_what_is_no_graph_is_refused_with_what_makes_one_of_it(
         with pytest.raises(fg.GraphError) as error:
             getattr(fg, door)(given, *arguments)
         assert str(error.value) == f"graph must be a falcon_gnn.Graph, {message}"
+
+
+def test_numbers_of_numpy_are_pythons_in_every_configuration():
+    model = fg.ModelConfig("qsign", hidden_channels=np.int64(8), bits=np.int64(2), dropout=np.float32(0.5))
+    training = fg.TrainConfig(model, learning_rate=np.float32(0.5), seed=np.int64(3), patience=np.int32(4))
+    reduction = fg.CollapseConfig(np.float32(0.5), gamma=np.float32(0.25), seed=np.uint8(1), num_samples=np.int16(7))
+    for config in (training, reduction, fg.CoarsenConfig(np.int64(5), seed=np.int64(2))):
+        assert all(not isinstance(value, np.generic) for value in dataclasses.asdict(config).values())
+    assert json.loads(json.dumps(training.to_dict())) == training.to_dict()
+
+
+@pytest.mark.parametrize("bits", [True, 2.0, np.float64(2), np.array([2]), "2"])
+def test_what_equals_a_choice_and_is_none_is_refused(bits):
+    with pytest.raises(fg.OptionError, match="bits must be one of"):
+        fg.ModelConfig("qsign", bits=bits)
+
+
+def test_a_preference_that_is_none_is_refused_without_a_budget_too():
+    graph = fg.load_graph("digits")
+    with pytest.raises(fg.OptionError, match=r"prefer must be one of nodes, speed, got 'sped'. Did you mean 'speed'"):
+        fg.fit_budget(graph, fg.TrainConfig(), "1GiB", prefer="sped")
+    with pytest.raises(fg.OptionError, match="prefer must be one of"):
+        fg.run(graph, prefer="sped")
+
+
+@pytest.mark.parametrize("out", ["", "~/run", 3])
+def test_a_folder_that_only_a_shell_knows_is_refused(out):
+    with pytest.raises(fg.OptionError, match=r"out must be a path, got .*\. Write it out"):
+        fg.run(fg.load_graph("digits"), out=out)
+
+
+def test_what_is_returned_is_shown_in_a_line():
+    graph = fg.load_graph("digits")
+    result = fg.collapse(graph, node_budget=20, centrality="degree", num_clusters=3)
+    assert repr(result).startswith("CollapseResult(1797 nodes to Graph(num_nodes=20, ")
+    assert "\n" not in repr(result)
+    assert len(repr(result)) < 200
+    coarse = fg.coarsen(graph, node_budget=0.5, method="heavy_edge")
+    assert repr(coarse).startswith("CoarsenResult(1797 nodes to Graph(num_nodes=539, ")

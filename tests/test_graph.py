@@ -304,6 +304,20 @@ def test_what_is_no_square_sparse_matrix_is_refused(matrix):
         Graph.from_scipy(matrix)
 
 
+def test_a_mask_of_the_nodes_makes_the_subgraph_of_its_nodes():
+    graph = _path(x=np.arange(5.0)[:, None])
+    mask = np.array([True, False, True, True, False])
+    assert graph.subgraph(mask).x[:, 0].tolist() == graph.subgraph([0, 2, 3]).x[:, 0].tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "wrong", [[0.5, 1.7], [True, False], ["1", "2"], None, [], [[0, 1]], np.array([True, False, True])]
+)
+def test_what_is_neither_ids_nor_a_mask_makes_no_subgraph(wrong):
+    with pytest.raises(OptionError, match=r"node_ids must be whole numbers of shape .* or a bool mask of shape \(5,\)"):
+        _path().subgraph(wrong)
+
+
 def test_weights_that_differ_between_directions_are_refused_in_a_clean_adjacency_too():
     graph = _path()
     weight = np.arange(len(graph.indices), dtype=float)
@@ -361,7 +375,7 @@ def test_a_subgraph_may_lie_outside_a_mask():
     assert part.train_mask is None
 
 
-@pytest.mark.parametrize("ids", [[1, 0], [1, 1], [-1, 2], [3, 5], [[0, 1]]])
+@pytest.mark.parametrize("ids", [[1, 0], [1, 1], [-1, 2], [3, 5]])
 def test_subgraph_ids_that_are_not_ascending_ids_are_refused(ids):
     with pytest.raises(OptionError, match=r"node_ids must be distinct, ascending and in \[0, 5\)"):
         _path().subgraph(ids)

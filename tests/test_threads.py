@@ -59,3 +59,30 @@ def test_the_second_of_two_threads_waits_until_the_first_has_lifted_its_limit() 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_finds_the_lock_free_that_another_thread_held() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], check=True)
+
+
+TURNS = """
+import os, threading
+from falcon_gnn.threads import TRAINING
+inside, done = threading.Event(), threading.Event()
+def train():
+    with TRAINING.taken():
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=train)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    with TRAINING.taken(), TRAINING.taken():
+        os._exit(0)
+status = os.waitpid(child, 0)[1]
+done.set()
+thread.join()
+raise SystemExit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_can_train_though_another_thread_of_its_parent_does() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", TURNS], check=True, timeout=60)

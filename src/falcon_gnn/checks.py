@@ -1,22 +1,40 @@
 """What options may be, looked at once, where a configuration is made."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from numbers import Integral, Real
+from typing import Any
 
 from falcon_gnn.errors import OptionError
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """Stop at a value that is not among the choices, with the nearest one where a text is given."""
-    if value not in choices:
+    """Stop at a value that is not among the choices, with the nearest one where a text is given.
+
+    True is not 1 here, and 2.0 is not 2.
+    """
+    if not any(_is_same(value, choice) for choice in choices):
         near = (
             get_close_matches(value, [c for c in choices if isinstance(c, str)], n=1) if isinstance(value, str) else []
         )
         hint = f" Did you mean {near[0]!r}?" if near else ""
         msg = f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}.{hint}"
         raise OptionError(msg)
+
+
+def _is_same(value: object, choice: object) -> bool:
+    is_of_kind = isinstance(value, type(choice)) and isinstance(value, bool) == isinstance(choice, bool)
+    return is_of_kind and value == choice
+
+
+def plain_numbers(config: Any) -> None:
+    """Turn NumPy's and other libraries' numbers in the fields of a configuration into Python's, which JSON takes."""
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        if isinstance(value, Real) and type(value).__module__ != "builtins":
+            object.__setattr__(config, entry.name, int(value) if isinstance(value, Integral) else float(value))
 
 
 def check_whole(name: str, value: object, least: int, *, or_none: bool = False) -> None:

@@ -35,6 +35,9 @@ def check_writable(path: str | Path, *, is_folder: bool = True, option: str = "o
     Raises:
         OptionError: If it cannot be written: a read-only place, a file where a folder should be, no space.
     """
+    if not isinstance(path, str | os.PathLike) or path == "" or Path(path).parts[:1] == ("~",):
+        msg = f"{option} must be a path, got {path!r}. Write it out: '.' is this folder, and ~ is known to shells only."
+        raise OptionError(msg)
     target = Path(path)
     folder = target if is_folder else target.parent
     made: list[Path] = []

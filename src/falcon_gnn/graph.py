@@ -31,6 +31,7 @@ from falcon_gnn.graph_checks import (
     checked_features,
     checked_labels,
     checked_mask,
+    checked_node_ids,
     checked_node_weight,
     checked_num_nodes,
     frozen,
@@ -292,17 +293,16 @@ class Graph:
         """Return the graph induced by some nodes, with every attribute of theirs; a mask that selects none is None.
 
         Args:
-            node_ids: Distinct ids, strictly ascending, shape ``(n,)``; node i of the result is ``node_ids[i]``.
+            node_ids: Distinct ids, strictly ascending, shape ``(n,)``; node i of the result is ``node_ids[i]``. Or a
+                mask of the nodes, bool, shape ``(N,)``.
 
         Raises:
-            GraphError: If the ids are not strictly ascending or out of range.
+            OptionError: If the ids are not strictly ascending or out of range, there is none, or they are neither whole
+                numbers nor such a mask.
         """
         from falcon_gnn._kernels.contraction import induce_rows
 
-        ids = np.asarray(node_ids, np.int64)
-        if ids.ndim != 1 or (np.diff(ids) <= 0).any() or (ids.size and (ids[0] < 0 or ids[-1] >= self.num_nodes)):
-            msg = f"node_ids must be distinct, ascending and in [0, {self.num_nodes}). Use numpy.unique(node_ids)."
-            raise OptionError(msg)
+        ids = checked_node_ids(node_ids, self.num_nodes)
         new_ids = np.full(self.num_nodes, -1, self.indices.dtype)
         new_ids[ids] = np.arange(ids.size)
         indptr, positions = induce_rows(self.indptr, self.indices, ids, new_ids)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.resources import release_pages
 
 BoolArray = NDArray[np.bool_]
@@ -85,6 +85,26 @@ def checked_edges(edge_index: ArrayLike) -> IntArray:
         msg = f"edge_index must hold integers, got {edges.dtype}. Convert the ids with .astype(numpy.int64)."
         raise GraphError(msg)
     return edges
+
+
+def checked_node_ids(node_ids: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+    """Return distinct, ascending ids, or the nodes of a mask of shape ``(num_nodes,)``, as int64 of shape ``(n,)``.
+
+    Raises:
+        OptionError: If they are neither, or there is none.
+    """
+    given = np.asarray(node_ids)
+    ids = np.flatnonzero(given) if given.dtype == np.bool_ and given.shape == (num_nodes,) else given
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size:
+        msg = (
+            f"node_ids must be whole numbers of shape (n,), at least one, or a bool mask of shape ({num_nodes},), got "
+            f"{given.dtype} of shape {given.shape}."
+        )
+        raise OptionError(msg)
+    if (ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= num_nodes:
+        msg = f"node_ids must be distinct, ascending and in [0, {num_nodes}). Use numpy.unique(node_ids)."
+        raise OptionError(msg)
+    return ids.astype(np.int64, copy=False)
 
 
 def checked_edge_weight(edge_weight: ArrayLike | None, num_entries: int) -> FloatArray | None:

@@ -14,11 +14,36 @@ def shared_lock() -> "threading.RLock":
     return lock
 
 
+class Turns:
+    """Who enters waits for who is inside, thread by thread; a thread may enter again.
+
+    Unlike a shared lock no fork waits for it, since what is done inside may last hours: a child finds it free.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for one's turn, and keep it."""
+        with self._lock:
+            yield
+
+
 COMPUTING = shared_lock()
 """Held while a kernel runs on several threads, or while the matrix libraries are limited to one.
 
 No child inherits a limit that nobody lifts.
 """
+
+
+TRAINING = Turns()
+"""Taken by a training: torch has one random generator, and one set of switches, for all threads of a process."""
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 import signal
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -365,3 +367,51 @@ def test_no_scorer_is_left_when_the_peak_is_measured(graph, monkeypatch):
     monkeypatch.setattr(state.TrainingState, "_measure_memory", look)
     config = TrainConfig(ModelConfig("gcn", hidden_channels=4), num_epochs=1, device="cpu", measure_memory=True)
     assert train(graph, config, progress=False).memory.total > 0
+
+
+def _weights(result):
+    return {name: value.tolist() for name, value in result.weights.items()}
+
+
+@pytest.mark.parametrize("model", ["gcn", "qsign"])
+def test_trainings_in_threads_are_those_of_one_after_another(graph, model):
+    config = _config(model, num_epochs=4)
+    expected = _weights(train(graph, config, progress=False))
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: _weights(train(graph, config, progress=False)), range(3)))
+    assert found == [expected] * 3
+
+
+@contextmanager
+def _default_dtype():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "switched",
+    [
+        _default_dtype,
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.device("meta"),
+        lambda: torch.autocast("cpu", torch.bfloat16),
+    ],
+)
+@pytest.mark.parametrize("model", ["gcn", "qsign"])
+def test_what_a_user_switched_in_torch_is_no_part_of_a_training(graph, model, switched):
+    config = _config(model, num_epochs=2)
+    plain = train(graph, config, progress=False)
+    outputs = predict(plain.model(), config.model, graph)
+    with switched():
+        result = train(graph, config, progress=False)
+        found = predict(result.model(), config.model, graph)
+        before = (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_default_device())
+    with switched():
+        assert before == (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_default_device())
+    assert _weights(result) == _weights(plain)
+    assert result.memory == plain.memory
+    assert np.array_equal(found, outputs)

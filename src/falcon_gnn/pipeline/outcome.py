@@ -83,7 +83,7 @@ class Correction:
     labels_alone: Metrics | None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReductionOutcome:
     """A training graph that was made and what it took.
 
@@ -107,6 +107,11 @@ class ReductionOutcome:
     machine: dict[str, Any] = field(default_factory=describe_machine)
     versions: dict[str, str] = field(default_factory=describe_versions)
 
+    def __repr__(self) -> str:
+        """Show the sizes; ``to_dict`` shows all."""
+        name = f"{self.name!r}, " if self.name else ""
+        return f"{type(self).__name__}({name}{self.graph.num_nodes} nodes, trained on {self.trained_on.num_nodes})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON can hold it; NaN becomes None."""
         record = {
@@ -122,7 +127,7 @@ class ReductionOutcome:
         return plain
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RunOutcome(ReductionOutcome):
     """What one run left behind.
 

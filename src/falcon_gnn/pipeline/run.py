@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from falcon_gnn.checks import check_kind
+from falcon_gnn.checks import check_choice, check_kind
 from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
@@ -79,6 +79,7 @@ def run(
         check_writable(out)
     config = RunConfig() if config is None else config
     check_kind("config", config, RunConfig)
+    check_choice("prefer", prefer, get_args(Prefer))
     tell = on_stage or (lambda _: None)
     started = perf_counter()
     tell("reduction")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from falcon_gnn.checks import check_kind
+from falcon_gnn.checks import check_choice, check_kind
 from falcon_gnn.errors import BudgetError
 from falcon_gnn.graph import Graph
 from falcon_gnn.graph_checks import require_graph
@@ -27,6 +27,7 @@ from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.config import DEFAULT_PIECE_BYTES, ModelName, TrainConfig
 from falcon_gnn.training.evaluation_shapes import EvaluationShape, evaluation_of_graph
 from falcon_gnn.training.shapes import GraphShape, kept_bytes, row_batch, shape_of_graph
+from falcon_gnn.training.usual_torch import usual_torch
 from falcon_gnn.training.workspace import workspace_bytes
 
 FEWEST_BATCH_ROWS = 1_024
@@ -126,8 +127,11 @@ def fit_budget(
     """
     require_graph(graph, Graph)
     check_kind("config", config, TrainConfig)
+    check_choice("prefer", prefer, get_args(Prefer))
     budget = parse_memory(memory, partial(device_memory, config.device))
-    return _Shapes(graph, scope).fit(config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
+    shapes = _Shapes(graph, scope)
+    with usual_torch():
+        return shapes.fit(config, budget, choose_batches=choose_batches, prefer=prefer, closeness=closeness)
 
 
 def fit_shape(

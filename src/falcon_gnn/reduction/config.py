@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
-from falcon_gnn.checks import check_choice, check_whole, is_number
+from falcon_gnn.checks import check_choice, check_whole, is_number, plain_numbers
 from falcon_gnn.errors import BudgetError, OptionError
 from falcon_gnn.labels import Task
 from falcon_gnn.reduction.budgets import SELECTIONS, Selection
@@ -100,6 +100,7 @@ class CollapseConfig:
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""
+        plain_numbers(self)
         object.__setattr__(self, "centrality", centrality_name(self.centrality))
         for name, choices in (
             ("scope", (*get_args(Scope), None)), ("selection", (*SELECTIONS, None)),

@@ -22,7 +22,7 @@ _FILLERS: dict[str, Any] = {
 """What stands for nodes without a survivor, by the kind of the array."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CollapseResult:
     """A reduced graph and the exact map between it and the input; N_all input nodes, n survivors.
 
@@ -54,6 +54,10 @@ class CollapseResult:
     report: CollapseReport
     config: CollapseConfig
     teacher: NDArray[np.float64] | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        """Show the sizes before and after; the arrays are too long for it."""
+        return f"{type(self).__name__}({len(self.assignment)} nodes to {self.graph!r})"
 
     def lift(self, values: ArrayLike) -> NDArray[Any]:
         """Return values of the reduced nodes on the input's nodes.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, get_args
 
-from falcon_gnn.checks import check_choice, check_flag, check_kind, check_whole, is_number
+from falcon_gnn.checks import check_choice, check_flag, check_kind, check_whole, is_number, plain_numbers
 from falcon_gnn.errors import OptionError
 from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.labels import Task
@@ -59,6 +59,7 @@ class ModelConfig:
         Raises:
             OptionError: If a value is not allowed; the message names it and what is.
         """
+        plain_numbers(self)
         check_choice("model", self.model, get_args(ModelName))
         check_whole("hidden_channels", self.hidden_channels, 1)
         fewest = 2 if self.model == "sign-original" else 1
@@ -172,6 +173,7 @@ class TrainConfig:
         Raises:
             OptionError: If a value is not allowed; the message names it and what is.
         """
+        plain_numbers(self)
         check_kind("model", self.model, ModelConfig)
         check_kind("device", self.device, str)
         _check_range("learning_rate", self.learning_rate, lambda v: 0 < v < float("inf"), "above 0")

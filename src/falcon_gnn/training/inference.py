@@ -20,6 +20,7 @@ from falcon_gnn.training.config import DEFAULT_PIECE_BYTES, ModelConfig
 from falcon_gnn.training.hops import FeatureMatrix, aggregate, float_features, hop_features, require_features
 from falcon_gnn.training.models import GCN, Features, GCNLayer, OriginalSIGN
 from falcon_gnn.training.propagation import SparseMatrix, take_rows
+from falcon_gnn.training.usual_torch import usual_torch
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -75,7 +76,8 @@ def predict(
     """
     _check_features(model, config, graph)
     settings = InferenceSettings(next(model.parameters()).device, chunk_rows, normalize_hops)
-    return make_scorer(config, graph, node_ids, settings).outputs(model)
+    with usual_torch():
+        return make_scorer(config, graph, node_ids, settings).outputs(model)
 
 
 def make_scorer(

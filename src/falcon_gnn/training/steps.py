@@ -10,11 +10,13 @@ import torch.utils.deterministic
 from torch import Tensor, nn
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.threads import TRAINING
 from falcon_gnn.training.batches import RowBatch, UnsentBatch
 from falcon_gnn.training.column_blocks import add_block_gradients, make_block_step
 from falcon_gnn.training.config import Precision, TrainConfig
 from falcon_gnn.training.pieces import WHOLE, Pieces, add_gradients
 from falcon_gnn.training.transfer import locked_batch, read_ahead
+from falcon_gnn.training.usual_torch import usual_torch
 
 _FUSED_DEVICES = ("cpu", "cuda")
 
@@ -157,14 +159,16 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 @contextmanager
 def own_settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
-    """Do the same as :func:`own_randomness`, and let float32 products be in TF32 if a configuration says so.
+    """Do the same as :func:`own_randomness` and :func:`usual_torch`, one training at a time in a process.
+
+    Float32 products are in TF32 if the configuration says so.
 
     Raises:
         OptionError: If the device does not compute in the configured precision.
     """
     check_precision(config.precision, device)
-    before = torch.backends.cuda.matmul.allow_tf32
-    with own_randomness(config.seed, device, deterministic=config.deterministic):
+    with TRAINING.taken(), usual_torch(), own_randomness(config.seed, device, deterministic=config.deterministic):
+        before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
         try:
             yield

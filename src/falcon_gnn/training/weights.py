@@ -12,6 +12,7 @@ from falcon_gnn.files import replacing
 from falcon_gnn.labels import Task
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.models import build_model
+from falcon_gnn.training.usual_torch import usual_torch
 
 WEIGHTS_FILE, SPEC_FILE = "weights.safetensors", "model.json"
 
@@ -45,7 +46,8 @@ class ModelSpec:
 
     def build(self) -> nn.Module:
         """Return the model with new weights."""
-        return build_model(self.config, self.num_features, self.num_outputs)
+        with usual_torch():
+            return build_model(self.config, self.num_features, self.num_outputs)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

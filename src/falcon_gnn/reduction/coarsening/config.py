@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from falcon_gnn.checks import check_choice
+from falcon_gnn.checks import check_choice, plain_numbers
 from falcon_gnn.labels import Task
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 
@@ -35,6 +35,7 @@ class CoarsenConfig:
 
     def __post_init__(self) -> None:
         """Check every option that can be checked without a graph."""
+        plain_numbers(self)
         check_choice("method", self.method, get_args(CoarsenMethod))
         self.pooling  # noqa: B018
 

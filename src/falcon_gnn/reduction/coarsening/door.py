@@ -25,7 +25,7 @@ from falcon_gnn.reduction.scope import ScopedGraph, encode_scope, resolve_scope
 IdArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CoarsenResult(CollapseResult):
     """A coarsened graph and its map, in the terms of a collapse.
 
