@@ -34,7 +34,8 @@ def train(
 ) -> TrainResult:
     """Train a model on ``graph`` and keep its best epoch by the validation score on ``eval_graph``.
 
-    The global random generators of torch are left as they were.
+    The global random generators of torch are left as they were, and what was switched in it for all that follows, such
+    as a default type, has no say here. Trainings in threads of one process wait for each other.
 
     Args:
         graph: What is trained on: its train mask, or all nodes without one, as far as they have labels.
