@@ -17,8 +17,9 @@ def test_training_nodes_are_labelled_and_in_the_mask(graph):
     assert chosen.tolist() == np.flatnonzero(graph.train_mask)[2:].tolist()
 
 
-def test_without_a_train_mask_every_labelled_node_trains(graph):
-    assert len(training_nodes(graph.replace(train_mask=None), "classes")) == 60
+def test_without_masks_every_labelled_node_trains(graph):
+    bare = graph.replace(train_mask=None, val_mask=None, test_mask=None)
+    assert len(training_nodes(bare, "classes")) == 60
 
 
 def test_no_labelled_training_node_is_an_error(graph):
