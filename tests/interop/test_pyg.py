@@ -348,3 +348,17 @@ def test_labels_and_masks_are_those_of_the_reduced_graph(options, with_splits):
         mask, wanted = found.get(name), getattr(expected, name)
         shown = None if mask is None else (mask[:, 1] if with_splits else mask).tolist()
         assert (shown or [False] * 20) == ([False] * 20 if wanted is None else wanted.tolist())
+
+
+def test_one_attribute_may_be_named_without_a_list():
+    data = Data(edge_index=EDGES, num_nodes=4, score=torch.arange(4.0), s=torch.arange(4))
+    with pytest.warns(FalconWarning, match="^s left out"):
+        graph = from_pyg(data, node_attrs="score", edge_attrs="s")
+    assert list(graph.node_attributes) == ["score"]
+    assert FalconCollapse(node_budget=2, node_attrs="score").told["node_attrs"] == ("score",)
+
+
+@pytest.mark.parametrize("names", [3, [3], None])
+def test_what_is_no_name_of_an_attribute_is_refused(names):
+    with pytest.raises(OptionError, match="node_attrs must be a name or a sequence of names"):
+        from_pyg(Data(edge_index=EDGES, num_nodes=4), node_attrs=names)
