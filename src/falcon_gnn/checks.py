@@ -62,6 +62,15 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
         raise OptionError(msg)
 
 
+def as_names(option: str, names: object) -> tuple[str, ...]:
+    """Return a name, or a sequence of names, as a tuple; stop at anything else."""
+    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in found):
+        msg = f"{option} must be a name or a sequence of names, got {names!r}."
+        raise OptionError(msg)
+    return found
+
+
 def is_number(value: object) -> bool:
     """Whether a value is a real number; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -26,6 +26,34 @@ _SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 22
 
 
+def as_array(value: Any) -> NDArray[Any]:
+    """Return an array, a sequence or a tensor of torch as an array: without its gradient, and on the CPU.
+
+    bfloat16, which NumPy lacks, becomes float32, and a sparse tensor dense.
+    """
+    if not _is_tensor(value):
+        return np.asarray(value)
+    plain = value.detach().cpu()
+    plain = plain if str(plain.layout) == "torch.strided" else plain.to_dense()
+    return np.asarray(plain.float() if str(plain.dtype) == "torch.bfloat16" else plain)
+
+
+def _is_tensor(value: object) -> bool:
+    """Tell a tensor by what it can do, since torch is not imported here."""
+    return hasattr(value, "detach") and hasattr(value, "layout")
+
+
+def _with_matrix(value: Any) -> Any:
+    """Return a sparse tensor of two dimensions as ``scipy.sparse.csr_array``, anything else as it is."""
+    if not _is_tensor(value) or value.ndim != 2 or str(value.layout) == "torch.strided":
+        return value
+    from scipy.sparse import csr_array
+
+    stored = value.detach().to_sparse_coo().coalesce()
+    row, column = as_array(stored.indices())
+    return csr_array((as_array(stored.values()), (row, column)), shape=tuple(value.shape))
+
+
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view; the caller's own array stays writable."""
     view = array.view()
@@ -74,7 +102,7 @@ def checked_num_nodes(num_nodes: int) -> int:
 
 def checked_edges(edge_index: ArrayLike) -> IntArray:
     """Return an edge list of shape ``(2, num_entries)``."""
-    edges = np.asarray(edge_index)
+    edges = as_array(edge_index)
     if edges.size == 0:
         return np.zeros((2, 0), np.int64)
     if edges.ndim != 2 or edges.shape[0] != 2:
@@ -111,7 +139,7 @@ def checked_edge_weight(edge_weight: ArrayLike | None, num_entries: int) -> Floa
     """Return the weights of an edge list, floats of shape ``(num_entries,)``, finite and not negative."""
     if edge_weight is None:
         return None
-    weight = np.asarray(edge_weight)
+    weight = as_array(edge_weight)
     if weight.shape == (num_entries, 1):
         weight = weight[:, 0]
     if weight.shape != (num_entries,) or weight.dtype.kind not in "fiub":
@@ -137,7 +165,7 @@ def tell_one_way(cleaning: EdgeCleaning, when: OneWayWarning) -> None:
 
 
 def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
-    array = np.asarray(value)
+    array = as_array(value)
     if array.ndim == 0 or len(array) != num_nodes:
         msg = f"{name} must have one row per node ({num_nodes}), got shape {array.shape}."
         raise GraphError(msg)
@@ -152,6 +180,7 @@ def _node_column(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
 
 def checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
     """Return an array with one row per node, dense or sparse."""
+    value = _with_matrix(value)
     if not hasattr(value, "tocsr"):
         return frozen(_node_array(name, value, num_nodes))
     from scipy.sparse import csr_array
@@ -168,6 +197,7 @@ def checked_features(x: Any, num_nodes: int) -> Features:
         return None
     from scipy.sparse import csr_array, issparse
 
+    x = _with_matrix(x)
     if issparse(x):
         matrix = csr_array(x)
         stored = matrix.data

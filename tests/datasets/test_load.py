@@ -159,3 +159,28 @@ def test_the_folder_of_a_collapse_is_its_graph(archive, tmp_path):
     (tmp_path / "reduced").mkdir()
     (tmp_path / "reduced" / "graph.npz").write_bytes(archive.read_bytes())
     assert load_graph(tmp_path / "reduced").num_nodes == load_graph(archive).num_nodes
+
+
+@pytest.mark.parametrize("seed", [-1, "a", 1.5, True])
+def test_a_seed_that_is_no_whole_number_is_refused(seed):
+    with pytest.raises(OptionError, match="seed must be a whole number of at least 0, got"):
+        load_graph("digits", split="random", seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("num_nodes", value) for value in ("5", 5.0, True)),
+        *(("split_index", value) for value in ("1", 1.0, True, -1)),
+        *(("split_shares", value) for value in (0.9, ("a", 0.1, 0.1), (True, 0, 0), None)),
+        ("label_column", 3),
+        ("id_column", 3),
+        ("feature_columns", [1]),
+        ("feature_columns", 1),
+        ("threshold", "0.9"),
+        ("root", 3),
+    ],
+)
+def test_an_option_of_another_kind_is_named(archive, name, value):
+    with pytest.raises(OptionError, match=f"^{name} must be"):
+        load_graph(archive, **{name: value})

@@ -1,6 +1,8 @@
 """Edge lists and node tables in Parquet and CSV."""
 
 import gzip
+from datetime import date, timedelta
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -201,8 +203,29 @@ def test_missing_columns_are_named(tmp_path, suffix):
 
 def test_weights_must_be_finite(tmp_path):
     edges = _write(tmp_path / "e.parquet", source=[0], target=[1], weight=[float("nan")])
-    with pytest.raises(GraphError, match="weights must be finite"):
+    with pytest.raises(GraphError, match="column weight must be finite and not negative, got nan"):
         load_graph(edges, num_nodes=2)
+
+
+@pytest.mark.parametrize("rows", [1, 1 << 20])
+def test_empty_weights_are_counted(tmp_path, suffix, monkeypatch, rows):
+    monkeypatch.setattr(tables, "_BATCH_ROWS", rows)
+    edges = _write(tmp_path / f"e.{suffix}", source=[0, 1, 2], target=[1, 2, 0], weight=[1.0, None, None])
+    with pytest.raises(GraphError, match="column weight must be a number in every row; 2 are empty"):
+        load_graph(edges, num_nodes=3)
+
+
+@pytest.mark.parametrize("value", [date(2024, 1, 2), timedelta(1), [1.0], "far", {"km": 1.0}])
+def test_weights_that_are_no_numbers_are_refused(tmp_path, value):
+    edges = _write(tmp_path / "e.parquet", source=[0], target=[1], edge_weight=[value])
+    with pytest.raises(GraphError, match="column edge_weight must be a number in every row, got"):
+        load_graph(edges, num_nodes=2)
+
+
+@pytest.mark.parametrize("value", ["0.5", Decimal("0.5"), True])
+def test_weights_of_any_kind_of_number_are_read(tmp_path, value):
+    edges = _write(tmp_path / "e.parquet", source=[0], target=[1], weight=[value])
+    assert load_graph(edges, num_nodes=2).edge_weight.tolist() == [float(value)] * 2
 
 
 def test_many_batches_give_the_same_graph_as_one(tmp_path, monkeypatch, assert_same):

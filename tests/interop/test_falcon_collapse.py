@@ -170,6 +170,31 @@ def test_scores_clusters_and_protected_nodes_come_from_the_data():
     assert set(np.flatnonzero(data.val_mask.numpy())) <= set(keep.tolist())
 
 
+@pytest.mark.parametrize(("num_splits", "split_index"), [(1, None), (2, None), (2, 1)])
+def test_a_mask_of_several_splits_protects_the_nodes_of_one(num_splits, split_index):
+    data = _data()
+    masks = torch.stack([data.train_mask, ~data.train_mask], dim=1)[:, :num_splits]
+    data.train_mask = masks
+    del data.val_mask
+    options = {"scope": "full", "num_clusters": 1, "split_index": split_index}
+    out = FalconCollapse(node_budget=22, protect_attr="train_mask", **options)(data)
+    assert set(masks[:, split_index or 0].nonzero().flatten().tolist()) <= set(out.falcon_kept.tolist())
+
+
+def test_a_split_that_a_protecting_mask_lacks_is_refused():
+    data = _data(hubs=torch.ones(30, 2, dtype=torch.bool))
+    data.train_mask = data.train_mask[:, None].repeat(1, 3)
+    del data.val_mask
+    with pytest.raises(OptionError, match=r"split_index must be in \[0, 2\), the splits of hubs, got 2"):
+        FalconCollapse(node_budget=22, scope="full", protect_attr="hubs", split_index=2)(data)
+
+
+@pytest.mark.parametrize("split_index", ["1", 1.0, True, -1])
+def test_a_split_index_that_is_no_whole_number_is_refused(split_index):
+    with pytest.raises(OptionError, match="split_index must be a whole number of at least 0 or None, got"):
+        FalconCollapse(node_budget=5, split_index=split_index)
+
+
 def test_an_attribute_that_is_missing_is_named():
     with pytest.raises(OptionError, match="data must have the attribute 'score'"):
         FalconCollapse(node_budget=5, centrality_attr="score")(_data())

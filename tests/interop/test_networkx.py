@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.interop.networkx import from_networkx, to_networkx
 from falcon_gnn.labels import labelled_nodes
@@ -212,3 +212,9 @@ def test_weights_that_are_no_numbers_are_refused_with_the_fix():
     graph.add_edge(0, 1, weight="heavy")
     with pytest.raises(GraphError, match=r"edge attribute 'weight' must be a number .* Name another with weight="):
         from_networkx(graph)
+
+
+@pytest.mark.parametrize("option", ["x", "y", "weight"])
+def test_several_names_for_one_attribute_are_refused(option):
+    with pytest.raises(OptionError, match=f"{option} must be the name of one attribute or None, got .*a.*b"):
+        from_networkx(nx.path_graph(3), **{option: ["a", "b"]})

@@ -348,3 +348,64 @@ def test_labels_and_masks_are_those_of_the_reduced_graph(options, with_splits):
         mask, wanted = found.get(name), getattr(expected, name)
         shown = None if mask is None else (mask[:, 1] if with_splits else mask).tolist()
         assert (shown or [False] * 20) == ([False] * 20 if wanted is None else wanted.tolist())
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        (np.longdouble, torch.float64), (">f4", torch.float32), (">f8", torch.float64), (">i4", torch.int32),
+        (np.complex64, torch.complex64), (np.clongdouble, torch.complex128), (np.uint16, torch.int64),
+    ],
+)  # fmt: skip
+def test_numbers_of_any_kind_become_the_nearest_of_torch(given, dtype):
+    values = np.array([1.5, -2.5, 3] if np.dtype(given).kind in "fc" else [1, 2, 3], given)
+    data = to_pyg(Graph.from_edges([[0], [1]], 3, node_attributes={"a": values}))
+    assert data.a.dtype == dtype
+    assert data.a.tolist() == values.tolist()
+
+
+def test_features_in_long_double_or_another_byte_order_become_floats():
+    for kind in (np.longdouble, ">f8"):
+        data = to_pyg(Graph.from_edges([[0], [1]], 2, x=np.array([[0.5], [1.5]], kind)))
+        assert (data.x.dtype, data.x.tolist()) == (torch.float64, [[0.5], [1.5]])
+
+
+def test_one_attribute_may_be_named_without_a_list():
+    data = Data(edge_index=EDGES, num_nodes=4, score=torch.arange(4.0), s=torch.arange(4))
+    with pytest.warns(FalconWarning, match="^s left out"):
+        graph = from_pyg(data, node_attrs="score", edge_attrs="s")
+    assert list(graph.node_attributes) == ["score"]
+    assert FalconCollapse(node_budget=2, node_attrs="score").told["node_attrs"] == ("score",)
+
+
+@pytest.mark.parametrize("names", [3, [3], None])
+def test_what_is_no_name_of_an_attribute_is_refused(names):
+    with pytest.raises(OptionError, match="node_attrs must be a name or a sequence of names"):
+        from_pyg(Data(edge_index=EDGES, num_nodes=4), node_attrs=names)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_weight", "node_weight"])
+def test_tensors_with_gradients_or_in_bfloat16_make_a_graph(name):
+    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.bfloat16, requires_grad=True)
+    graph = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, **{name: values})
+    assert getattr(graph, name).dtype == np.float32
+    assert sorted(set(getattr(graph, name).ravel().tolist())) == [1, 2, 4]
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_are_sparse_features(layout):
+    dense = torch.tensor([[0.0, 1.5], [2.5, 0.0]])
+    graph = Graph.from_edges([[0], [1]], 2, x=dense.to_sparse(layout=layout), node_attributes={"a": dense.to_sparse()})
+    for matrix in (graph.x, graph.node_attributes["a"]):
+        assert matrix.format == "csr"
+        assert matrix.toarray().tolist() == dense.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_models_output_is_lifted_and_ranks_nodes(dtype):
+    scores = torch.tensor([3.0, 1.0, 2.0], dtype=dtype, requires_grad=True)
+    result = collapse(Graph.from_edges([[0, 1], [1, 2]], 3), node_budget=2, centrality=scores, num_clusters=1)
+    assert result.kept.tolist() == [0, 2]
+    lifted = result.lift(scores[:2])
+    assert lifted.dtype == np.float32
+    assert lifted[[0, 2]].tolist() == [3, 1]

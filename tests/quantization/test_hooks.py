@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.hooks import compressed_activations
 
 RelativeError = Callable[[Tensor, Tensor], float]
@@ -125,4 +126,17 @@ def test_a_graph_convolution_of_pyg_learns_inside_the_context() -> None:
 
 def test_other_bits_are_refused() -> None:
     with pytest.raises(ValueError, match="bits"), compressed_activations(bits=5):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("bits", value) for value in (True, 2.0, "2")),
+        *(("min_values", value) for value in ("x", None, -1, 1.5)),
+        *(("keep", value) for value in (None, [1])),
+    ],
+)
+def test_options_of_another_kind_are_named(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=f"^{name} must"), compressed_activations(**{name: value}):  # type: ignore[arg-type]
         pass

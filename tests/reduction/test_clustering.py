@@ -172,6 +172,16 @@ def test_the_same_seed_gives_the_same_clusters(engine, as_sparse):
     assert (first != other).any()
 
 
+def test_a_seed_of_any_size_is_taken_and_all_its_bits_count(engine):
+    matrix = build_matrix(np.random.default_rng(0).random((300, 4)), None, 0.5)
+    first, other = (cluster_nodes(matrix, 300, 12, seed) for seed in (1 << 32, 1 << 70))
+    assert (first != other).any()
+
+
+def test_a_seed_below_32_bits_is_scikit_learns_own():
+    assert [clustering._sklearn_seed(seed) for seed in (0, 7, (1 << 32) - 1)] == [0, 7, (1 << 32) - 1]
+
+
 def test_more_clusters_than_distinct_rows_are_clipped_with_a_warning(engine):
     """scikit-learn 9943, 10099; cuml 7189."""
     x = np.repeat(np.eye(3), 20, axis=0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from falcon_gnn.checks import check_flag
+from falcon_gnn.checks import as_names, check_kind
 from falcon_gnn.datasets.archive import NPZ_FIX, read_arrays
 from falcon_gnn.datasets.folders import read_folder
 from falcon_gnn.datasets.foreign import as_layout
@@ -70,7 +70,7 @@ def load_graph(
         split_index: Which one, where the source holds several splits; None means the masks it marks as its own,
             else split 0.
         split_shares: For ``"random"``: shares of the labelled nodes for training, validation and test.
-        seed: For ``"random"``.
+        seed: For ``"random"``; a whole number of at least 0.
         threshold: For image sets: the cosine above which two images are linked.
         num_nodes: For an edge list without node table: N.
         nodes: For an edge list: the path of its node table.
@@ -84,7 +84,8 @@ def load_graph(
 
     Raises:
         DownloadError: If a file cannot be fetched, or is not the one that it should be.
-        OptionError: If the source is unknown, missing, damaged or unfit, or an option does not concern it.
+        OptionError: If the source is unknown, missing, damaged or unfit, or an option is of another kind or does not
+            concern it.
 
     Example:
         >>> graph = load_graph("digits")
@@ -99,11 +100,11 @@ def load_graph(
         num_nodes=num_nodes,
         nodes=_as_path(nodes),
         label_column=label_column,
-        feature_columns=_as_names(feature_columns),
+        feature_columns=None if feature_columns is None else as_names("feature_columns", feature_columns),
         id_column=id_column,
         download=download,
     )
-    check_flag("download", download)
+    check_kind("root", root, str, os.PathLike, type(None))
     if isinstance(source, str) and source.lower() in dataset_names():
         unused = ("num_nodes", "nodes", "split_index", "label_column", "feature_columns", "id_column")
         _refuse(told, unused, f"the data set {source.lower()}")
@@ -150,10 +151,6 @@ def _folder_format(path: Path) -> Format:
         f"{GRAPH_FILE} of a collapse."
     )
     raise OptionError(msg)
-
-
-def _as_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return (names,) if isinstance(names, str) else None if names is None else tuple(names)
 
 
 def _load_path(path: Path, told: LoadOptions) -> Graph:

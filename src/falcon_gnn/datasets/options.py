@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from falcon_gnn.checks import check_flag, check_kind, check_whole, is_number
 from falcon_gnn.datasets.splits import Split
+from falcon_gnn.errors import OptionError
 
 LABEL_NAMES = ("label", "labels", "node_label", "node_labels")
 FEATURE_NAMES = ("feat", "feats", "features", "node_feat", "node_feats", "node_features")
@@ -39,3 +41,14 @@ class LoadOptions:
     feature_columns: tuple[str, ...] | None = None
     id_column: str | None = None
     download: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the kinds; what fits a source only that source tells."""
+        check_whole("split_index", self.split_index, 0, or_none=True)
+        check_whole("num_nodes", self.num_nodes, 1, or_none=True)
+        for name in ("label_column", "id_column"):
+            check_kind(name, getattr(self, name), str, type(None))
+        if not (self.threshold is None or is_number(self.threshold)):
+            msg = f"threshold must be a cosine in [-1, 1) or None, got {self.threshold!r}."
+            raise OptionError(msg)
+        check_flag("download", self.download)

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import check_whole, is_number
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
 from falcon_gnn.graph_checks import BoolArray
@@ -23,7 +24,7 @@ class SplitOptions:
         split: ``"public"``: the masks of the source. ``"full"``: train on every node that is neither validation nor
             test. ``"random"``: draw them. None: the masks of the source if it has any.
         shares: Shares of the labelled nodes for training, validation and test; they add up to 1 at most.
-        seed: Of the random split.
+        seed: Of the random split; a whole number of at least 0.
     """
 
     split: Split | None = None
@@ -35,10 +36,15 @@ class SplitOptions:
         if self.split is not None and self.split not in get_args(Split):
             msg = f"split must be one of {', '.join(get_args(Split))} or None, got {self.split!r}."
             raise OptionError(msg)
-        is_share = len(self.shares) == 3 and all(0 <= share <= 1 for share in self.shares)
-        if not is_share or sum(self.shares) > 1 + 1e-9:
-            msg = f"split_shares must be three shares in [0, 1] that add up to 1 at most, got {self.shares}."
+        if not _are_shares(self.shares) or sum(self.shares) > 1 + 1e-9:
+            msg = f"split_shares must be three shares in [0, 1] that add up to 1 at most, got {self.shares!r}."
             raise OptionError(msg)
+        check_whole("seed", self.seed, 0)
+
+
+def _are_shares(shares: Any) -> bool:
+    is_row = isinstance(shares, Sequence | np.ndarray) and len(shares) == 3
+    return is_row and all(is_number(share) and 0 <= share <= 1 for share in shares)
 
 
 def apply_split(graph: Graph, options: SplitOptions) -> Graph:

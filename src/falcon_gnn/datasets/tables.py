@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import EdgeChunk
-from falcon_gnn.datasets.ids import IdLookup, check_distinct, has_padded
+from falcon_gnn.datasets.ids import IdLookup, check_distinct, has_padded, is_text
 from falcon_gnn.datasets.layout import SPLITS_NAMES, node_arrays
 from falcon_gnn.datasets.node_table import ID_NAME, ColumnRoles, find_roles, node_columns
 from falcon_gnn.datasets.options import LoadOptions
@@ -170,7 +170,7 @@ def _edge_walk(path: Path, ids: NDArray[Any] | None) -> tuple[Callable[[], Itera
     def walk() -> Iterator[EdgeChunk]:
         for batch in read_batches(path, wanted, types, may_break=bool(unused), num_rows=_BATCH_ROWS):
             source, target = (lookup.find(batch.column(i), ends[i]) for i in (0, 1))
-            yield source, target, _weights(batch.column(2)) if weight else None
+            yield source, target, _weights(path, weight, batch.column(2)) if weight else None
 
     return walk, np.dtype(np.float64) if weight else None
 
@@ -180,13 +180,46 @@ def _shown(name: str) -> str:
     return name if name and name == name.strip() else repr(name)
 
 
-def _weights(column: Any) -> NDArray[np.float64]:
+def _weights(path: Path, name: str, column: Any) -> NDArray[np.float64]:
+    """Return a batch of weights, shape ``(num_rows,)``; numbers written as text are read.
+
+    Raises:
+        GraphError: If the column holds anything else, empty cells, or weights that are not finite or below 0.
+    """
+    if column.null_count:
+        msg = f"column {name} must be a number in every row; {_count_empty(path, name)} are empty. Fill these in."
+        raise GraphError(msg)
+    weights = _as_floats(name, column)
+    is_fit = np.isfinite(weights) & (weights >= 0)
+    if not is_fit.all():
+        msg = (
+            f"column {name} must be finite and not negative, got {weights[~is_fit][0]}. Drop or mend such edges first."
+        )
+        raise GraphError(msg)
+    return weights
+
+
+def _count_empty(path: Path, name: str) -> int:
     import pyarrow as pa
 
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    weights: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        msg = "weights must be finite and not negative. Drop or mend such edges first."
+    batches = read_batches(path, [name], {name: pa.float64()}, may_break=True, num_rows=_BATCH_ROWS)
+    return sum(int(batch.column(0).null_count) for batch in batches)
+
+
+def _as_floats(name: str, column: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+    from pyarrow import types
+
+    fix = "Turn it into numbers, or rename the column if it is no weight."
+    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    try:
+        if is_text(column.type) or types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        msg = f"column {name} must be a number in every row, got text ({error}). {fix}"
+        raise GraphError(msg) from error
+    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
+        msg = f"column {name} must be a number in every row, got {column.type}. {fix}"
         raise GraphError(msg)
+    weights: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return weights

@@ -1,13 +1,14 @@
 """NetworkX: graphs from and to ``networkx`` graphs of any kind."""
 
 import warnings
+from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, GraphError, require
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.masks import find_masks, is_split_name
@@ -40,6 +41,7 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
     Raises:
         GraphError: If ``graph`` is no NetworkX graph, or only some nodes have features or some edges weights, or as
             :meth:`falcon_gnn.graph.Graph.from_edges`.
+        OptionError: If ``x``, ``y`` or ``weight`` cannot name one attribute.
 
     Example:
         >>> import networkx as nx
@@ -50,6 +52,8 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
     if not isinstance(graph, nx.Graph):
         msg = f"graph must be a networkx graph, got {type(graph).__name__}."
         raise GraphError(msg)
+    for option, name in (("x", x), ("y", y), ("weight", weight)):
+        _check_name(option, name)
     labels = list(graph.nodes)
     place = {label: i for i, label in enumerate(labels)}
     ends = np.array([(place[u], place[v]) for u, v in graph.edges()], np.int64).reshape(-1, 2).T
@@ -114,6 +118,16 @@ def to_networkx(graph: Graph) -> Any:
         weights = graph.edge_weight[is_first].tolist()
         result.add_weighted_edges_from((u, v, weight) for (u, v), weight in zip(ends, weights, strict=True))
     return result
+
+
+def _check_name(option: str, name: Any) -> None:
+    """Stop at what cannot be the key of an attribute, such as a list of names."""
+    if not isinstance(name, Hashable):
+        msg = (
+            f"{option} must be the name of one attribute or None, got {name!r}. Join several into one attribute, a "
+            "vector, first."
+        )
+        raise OptionError(msg)
 
 
 def _are_coordinates(graph: Any, rows: list[dict[str, Any]], known: set[Any]) -> bool:

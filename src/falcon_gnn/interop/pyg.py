@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import as_names, check_whole
 from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.graph_checks import require_graph
@@ -18,6 +19,7 @@ from falcon_gnn.interop.pyg_attributes import (
     count_nodes,
     pick_masks,
     sort_keys,
+    split_column,
     warn_about,
 )
 from falcon_gnn.interop.tensors import (
@@ -52,8 +54,8 @@ def from_pyg(
     data: Data,
     split_index: int | None = None,
     *,
-    node_attrs: Sequence[str] = (),
-    edge_attrs: Sequence[str] = (),
+    node_attrs: str | Sequence[str] = (),
+    edge_attrs: str | Sequence[str] = (),
 ) -> Graph:
     """Return the graph of a PyG ``Data``; CPU tensors are viewed, not copied.
 
@@ -65,19 +67,22 @@ def from_pyg(
     Args:
         data: Edges as ``edge_index`` (also an ``EdgeIndex``), ``adj_t`` or ``adj``; ``x`` dense or sparse.
         split_index: Which split the masks are, where there are several; None means split 0.
-        node_attrs: Attributes that are of nodes, where their length does not tell: with as many edges as nodes.
-        edge_attrs: Attributes that are not of nodes though they have N rows, but of edges or of the graph.
+        node_attrs: Attributes that are of nodes, where their length does not tell: with as many edges as nodes. One
+            name, or several.
+        edge_attrs: Attributes that are not of nodes though they have N rows, but of edges or of the graph; likewise.
 
     Raises:
-        OptionError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
+        GraphError: If ``data`` is heterogeneous or no ``Data``, does not tell its number of nodes, or holds what
             :meth:`falcon_gnn.graph.Graph.from_edges` refuses.
+        OptionError: If there is no such split, or an attribute is named that is not there.
 
     Example:
         >>> data = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4)
         >>> from_pyg(data)
         Graph(num_nodes=4, num_edges=2, num_features=0)
     """
-    return _read(data, split_index, node_attrs, edge_attrs)[0]
+    check_whole("split_index", split_index, 0, or_none=True)
+    return _read(data, split_index, as_names("node_attrs", node_attrs), as_names("edge_attrs", edge_attrs))[0]
 
 
 def _read(
@@ -162,13 +167,14 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         split_index: Which split, where masks have shape ``(N, S)``; None means split 0.
         centrality_attr: Node-level attribute of the data with scores to use instead of a computed centrality.
         clusters_attr: Node-level attribute with clusters to use.
-        protect_attr: Boolean node-level attribute with nodes that must survive, for example ``"train_mask"``.
+        protect_attr: Boolean node-level attribute with nodes that must survive, for example ``"train_mask"``; of shape
+            ``(N, S)`` the column that ``split_index`` says.
         node_attrs: As in :func:`from_pyg`.
         edge_attrs: As in :func:`from_pyg`.
         options: Fields of :class:`falcon_gnn.CollapseConfig`.
 
     Raises:
-        OptionError: If an option is unknown, or an attribute is missing (on call).
+        OptionError: If an option is unknown or of another kind, or an attribute is missing (on call).
 
     Example:
         >>> data = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]), num_nodes=5, score=torch.arange(5.0))
@@ -184,13 +190,15 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
         centrality_attr: str | None = None,
         clusters_attr: str | None = None,
         protect_attr: str | None = None,
-        node_attrs: Sequence[str] = (),
-        edge_attrs: Sequence[str] = (),
+        node_attrs: str | Sequence[str] = (),
+        edge_attrs: str | Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.config = with_options(CollapseConfig, config, options, "FalconCollapse")
+        check_whole("split_index", split_index, 0, or_none=True)
         self.split_index = split_index
-        self.told: dict[str, Sequence[str]] = {"node_attrs": tuple(node_attrs), "edge_attrs": tuple(edge_attrs)}
+        told = {"node_attrs": node_attrs, "edge_attrs": edge_attrs}
+        self.told = {name: as_names(name, keys) for name, keys in told.items()}
         self.attributes = {"centrality": centrality_attr, "clusters": clusters_attr, "protect": protect_attr}
 
     def forward(self, data: Data) -> Data:
@@ -214,7 +222,8 @@ class FalconCollapse(BaseTransform):  # type: ignore[misc]
                 f"data must have the attribute {key!r} that this FalconCollapse uses; it has {', '.join(data.keys())}."
             )
             raise OptionError(msg)
-        return to_array(data[key])
+        array = to_array(data[key])
+        return split_column(key, array, self.split_index) if array.dtype == np.bool_ else array
 
     def __repr__(self) -> str:
         """Show the arguments that differ from the defaults; by this text PyG knows whether its cache fits."""

@@ -165,17 +165,33 @@ def pick_masks(data: Any, split_index: int | None, num_nodes: int) -> tuple[dict
             continue
         mask = to_array(data[name])
         if mask.ndim == 2 and mask.shape[1] > 1:
-            index = 0 if split_index is None else split_index
-            if not 0 <= index < mask.shape[1]:
-                msg = f"split_index must be in [0, {mask.shape[1]}), the splits of {name}, got {split_index}."
-                raise OptionError(msg)
             whole[f"{name}s"] = mask
-            mask = mask[:, index]
-        picked[name] = mask
+        picked[name] = split_column(name, mask, split_index)
     if split_index and not whole:
         msg = f"split_index must be None or 0 where masks have shape (N,), got {split_index}."
         raise OptionError(msg)
     return picked, whole
+
+
+def split_column(name: str, mask: NDArray[Any], split_index: int | None) -> NDArray[Any]:
+    """Return the mask of one split, shape ``(N,)``.
+
+    Args:
+        name: What the mask is called, for the message.
+        mask: Shape ``(N,)`` or ``(N, S)``.
+        split_index: In ``[0, S)``; None means 0, and so does any where there is one split only.
+
+    Raises:
+        OptionError: If there is no such split.
+    """
+    if mask.ndim != 2:
+        return mask
+    index = 0 if split_index is None or mask.shape[1] == 1 else split_index
+    if not 0 <= index < mask.shape[1]:
+        msg = f"split_index must be in [0, {mask.shape[1]}), the splits of {name}, got {split_index}."
+        raise OptionError(msg)
+    column: NDArray[Any] = mask[:, index]
+    return column
 
 
 def _whole_number(value: Any) -> int:

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import require
 from falcon_gnn.labels import infer_task
 
-_TORCH_KINDS = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
+_TORCH_KINDS = {
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+}  # fmt: skip
+_NEAREST = {"f": "float64", "c": "complex128"}
 
 
 def to_array(value: Any) -> NDArray[Any]:
@@ -54,20 +57,24 @@ def to_scipy(matrix: Any) -> Any:
 
 
 def to_tensor(array: NDArray[Any]) -> Any:
-    """Return a copy of an array as a tensor; integers that torch lacks become int64."""
+    """Return a copy of an array as a tensor, in this machine's byte order.
+
+    Floats that torch lacks become float64, complex numbers complex128; integers and counts of time int64.
+    """
     torch = require("torch", "train")
-    fitting = array if array.dtype.name in _TORCH_KINDS else array.astype(np.int64)
-    return torch.from_numpy(np.array(fitting))
+    # A name says nothing of the byte order, so the dtype of that name is the native one.
+    name = array.dtype.name if array.dtype.name in _TORCH_KINDS else _NEAREST.get(array.dtype.kind, "int64")
+    return torch.from_numpy(array.astype(name))
 
 
 def features_to_tensor(x: Any, dense: bool) -> Any:
     """Return features as a floating-point tensor, sparse CSR for a SciPy matrix unless ``dense``."""
     torch = require("torch", "train")
     if isinstance(x, np.ndarray):
-        return to_tensor(x if x.dtype.kind == "f" else x.astype(np.float32))
+        return to_tensor(x if x.dtype.kind in "fc" else x.astype(np.float32))
     if dense:
-        return to_tensor(x.toarray().astype(x.dtype if x.dtype.kind == "f" else np.float32))
-    values = to_tensor(x.data if x.data.dtype.kind == "f" else x.data.astype(np.float32))
+        return to_tensor(x.toarray().astype(x.dtype if x.dtype.kind in "fc" else np.float32))
+    values = to_tensor(x.data if x.data.dtype.kind in "fc" else x.data.astype(np.float32))
     row_starts, columns = (to_tensor(ids.astype(np.int64)) for ids in (x.indptr, x.indices))
     return torch.sparse_csr_tensor(row_starts, columns, values, size=x.shape)
 

@@ -19,6 +19,7 @@ every plane, plane 0 in the lowest bits. A last group that is not full is filled
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -135,14 +136,14 @@ def dequantize(quantized: QuantizedTensor, out: Tensor | None = None) -> Tensor:
     return out
 
 
-def check_bits(bits: int) -> None:
+def check_bits(bits: object) -> None:
     """Refuse a number of bits that does not divide a byte.
 
     Raises:
         OptionError: If ``bits`` is not 1, 2, 4 or 8.
     """
-    if bits not in (1, 2, 4, 8):
-        msg = f"bits must be 1, 2, 4 or 8, got {bits}; take bits=None for no compression"
+    if isinstance(bits, bool) or not isinstance(bits, Integral) or bits not in (1, 2, 4, 8):
+        msg = f"bits must be 1, 2, 4 or 8, got {bits!r}; take bits=None for no compression"
         raise OptionError(msg)
 
 

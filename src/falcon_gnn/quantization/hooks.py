@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from falcon_gnn.checks import check_whole
+from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.bitmask import apply_mask_, pack_bits, unpack_bits
 from falcon_gnn.quantization.chunks import CHUNK_VALUES
 from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, check_bits, dequantize, quantize
@@ -32,11 +34,11 @@ def compressed_activations(bits: int = 2, *, min_values: int = 4096, keep: Itera
 
     Args:
         bits: Bits per kept value, 1, 2, 4 or 8.
-        min_values: Smaller tensors are left alone.
+        min_values: Smaller tensors are left alone; a whole number of at least 0.
         keep: Tensors that live on anyway, such as the features: keeping a compressed copy of them would save nothing.
 
     Raises:
-        OptionError: If ``bits`` is not one of the allowed values.
+        OptionError: If ``bits`` or ``min_values`` is not one of the allowed values, or ``keep`` holds no tensors.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 2))
@@ -45,9 +47,20 @@ def compressed_activations(bits: int = 2, *, min_values: int = 4096, keep: Itera
         >>> output.sum().backward()
     """
     check_bits(bits)
-    packer = _Packer(bits, min_values, list(keep))
+    check_whole("min_values", min_values, 0)
+    packer = _Packer(bits, min_values, _tensors(keep))
     with saved_tensors_hooks(packer.pack, _unpack):
         yield
+
+
+def _tensors(keep: Any) -> list[Tensor]:
+    """Return the tensors to keep as they are, which are all that there may be."""
+    found = list(keep) if isinstance(keep, Iterable) else [keep]
+    for value in found:
+        if not isinstance(value, Tensor):
+            msg = f"keep must hold tensors, got {type(value).__name__}. Leave it out to compress all that is saved."
+            raise OptionError(msg)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

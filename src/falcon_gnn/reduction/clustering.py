@@ -64,7 +64,13 @@ def _lloyd(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed: int) 
 
     whole = matrix.rows(0, matrix.num_rows)
     model = KMeans(
-        len(centers), init=centers, n_init=1, max_iter=MAX_LLOYD_ITERATIONS, tol=0, random_state=seed, copy_x=False
+        len(centers),
+        init=centers,
+        n_init=1,
+        max_iter=MAX_LLOYD_ITERATIONS,
+        tol=0,
+        random_state=_sklearn_seed(seed),
+        copy_x=False,
     )
     labels: NDArray[np.int32] = model.fit(whole).labels_
     return labels
@@ -76,7 +82,9 @@ def _mini_batches(matrix: FeatureLabelMatrix, centers: NDArray[np.float32], seed
 
     rng = np.random.default_rng([seed, 2])
     num_clusters = len(centers)
-    model = MiniBatchKMeans(num_clusters, init=centers, n_init=1, random_state=seed, reassignment_ratio=0)
+    model = MiniBatchKMeans(
+        num_clusters, init=centers, n_init=1, random_state=_sklearn_seed(seed), reassignment_ratio=0
+    )
     batch_rows = min(matrix.num_rows, max(4096, 40 * num_clusters))
     num_batches = max(20, min(100, _MINI_BATCHES_PER_CLUSTER * matrix.num_rows // batch_rows))
     fitting = _FITTING_TIME * num_batches * batch_rows
@@ -101,8 +109,15 @@ def _seed_centers(matrix: FeatureLabelMatrix, distinct: IdArray, seed: int) -> N
     num_clusters = len(distinct)
     num_sampled = min(SEEDING_ROWS_PER_CLUSTER * num_clusters, matrix.num_rows)
     chosen = np.random.default_rng([seed, 3]).choice(matrix.num_rows, num_sampled, replace=False)
-    centers = kmeans_plusplus(matrix.take(np.union1d(chosen, distinct)), num_clusters, random_state=seed)[0]
+    centers = kmeans_plusplus(
+        matrix.take(np.union1d(chosen, distinct)), num_clusters, random_state=_sklearn_seed(seed)
+    )[0]
     return np.ascontiguousarray(centers, dtype=np.float32)
+
+
+def _sklearn_seed(seed: int) -> int:
+    """Return a seed in the range of scikit-learn's: as it is below 2**32, a hash of all its bits from there on."""
+    return seed if seed < 1 << 32 else int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
 def _row_blocks(matrix: FeatureLabelMatrix, first: int = 0) -> list[tuple[int, int]]:

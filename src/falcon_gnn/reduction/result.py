@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.errors import OptionError
 from falcon_gnn.files import replacing, write_archive
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import as_array
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.report import CollapseReport
 
@@ -63,7 +64,8 @@ class CollapseResult:
         """Return values of the reduced nodes on the input's nodes.
 
         Args:
-            values: One row per reduced node, shape ``(n, ...)``.
+            values: One row per reduced node, shape ``(n, ...)``; also a tensor, such as a model gives (bfloat16
+                becomes float32).
 
         Returns:
             The value of each node's survivor, shape ``(N_all, ...)``; where none, NaN (floats), -1 (whole numbers and
@@ -72,7 +74,7 @@ class CollapseResult:
         Raises:
             OptionError: If ``values`` has another number of rows, or is of a kind without such a filler.
         """
-        given = np.asarray(values)
+        given = as_array(values)
         if given.ndim == 0 or len(given) != len(self.kept):
             msg = f"values must have one row per reduced node ({len(self.kept)}), got shape {given.shape}."
             raise OptionError(msg)

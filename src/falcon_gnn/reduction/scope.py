@@ -10,6 +10,7 @@ from falcon_gnn.adjacency import IntArray
 from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.graph_checks import as_array
 from falcon_gnn.labels import LabelEncoding, check_labels, encode_labels, infer_task
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 
@@ -103,7 +104,7 @@ def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
     mask = np.zeros(num_nodes, np.bool_)
     if protect is None:
         return mask
-    given = np.asarray(protect)
+    given = as_array(protect)
     if given.dtype == np.bool_ and given.shape == (num_nodes,):
         return given
     is_ids = given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu")
@@ -126,7 +127,7 @@ def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[Any
     Raises:
         OptionError: If the shape is not ``(num_nodes,)``, or a value in scope is not finite.
     """
-    given = np.asarray(scores)
+    given = as_array(scores)
     if given.shape != (num_nodes,) or given.dtype.kind not in "fiub":
         msg = f"centrality scores must be numbers of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
         raise OptionError(msg)
@@ -143,7 +144,7 @@ def given_clusters(clusters: ArrayLike, num_nodes: int, ids: IdArray) -> IdArray
     Raises:
         OptionError: If they are not whole numbers >= 0 of shape ``(num_nodes,)``.
     """
-    given = np.asarray(clusters)
+    given = as_array(clusters)
     if given.shape != (num_nodes,) or given.dtype.kind not in "iu" or (given[ids] < 0).any():
         msg = f"clusters must be whole numbers >= 0 of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
         raise OptionError(msg)
