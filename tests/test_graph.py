@@ -307,11 +307,12 @@ def test_what_is_no_square_sparse_matrix_is_refused(matrix):
 def test_a_mask_of_the_nodes_makes_the_subgraph_of_its_nodes():
     graph = _path(x=np.arange(5.0)[:, None])
     mask = np.array([True, False, True, True, False])
+    assert graph.subgraph([]).num_nodes == graph.subgraph(~mask & mask).num_nodes == 0
     assert graph.subgraph(mask).x[:, 0].tolist() == graph.subgraph([0, 2, 3]).x[:, 0].tolist() == [0, 2, 3]
 
 
 @pytest.mark.parametrize(
-    "wrong", [[0.5, 1.7], [True, False], ["1", "2"], None, [], [[0, 1]], np.array([True, False, True])]
+    "wrong", [[0.5, 1.7], [True, False], ["1", "2"], None, [[0, 1]], np.array([True, False, True])]
 )
 def test_what_is_neither_ids_nor_a_mask_makes_no_subgraph(wrong):
     with pytest.raises(OptionError, match=r"node_ids must be whole numbers of shape .* or a bool mask of shape \(5,\)"):

@@ -297,8 +297,8 @@ class Graph:
                 mask of the nodes, bool, shape ``(N,)``.
 
         Raises:
-            OptionError: If the ids are not strictly ascending or out of range, there is none, or they are neither whole
-                numbers nor such a mask.
+            OptionError: If the ids are not strictly ascending or out of range, or neither whole numbers nor such a
+                mask.
         """
         from falcon_gnn._kernels.contraction import induce_rows
 

@@ -119,17 +119,17 @@ def checked_node_ids(node_ids: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     """Return distinct, ascending ids, or the nodes of a mask of shape ``(num_nodes,)``, as int64 of shape ``(n,)``.
 
     Raises:
-        OptionError: If they are neither, or there is none.
+        OptionError: If they are neither.
     """
     given = np.asarray(node_ids)
     ids = np.flatnonzero(given) if given.dtype == np.bool_ and given.shape == (num_nodes,) else given
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size:
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         msg = (
-            f"node_ids must be whole numbers of shape (n,), at least one, or a bool mask of shape ({num_nodes},), got "
-            f"{given.dtype} of shape {given.shape}."
+            f"node_ids must be whole numbers of shape (n,), or a bool mask of shape ({num_nodes},), got {given.dtype} "
+            f"of shape {given.shape}."
         )
         raise OptionError(msg)
-    if (ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= num_nodes:
+    if (ids[1:] <= ids[:-1]).any() or (ids.size and (ids[0] < 0 or ids[-1] >= num_nodes)):
         msg = f"node_ids must be distinct, ascending and in [0, {num_nodes}). Use numpy.unique(node_ids)."
         raise OptionError(msg)
     return ids.astype(np.int64, copy=False)

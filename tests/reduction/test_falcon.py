@@ -468,7 +468,7 @@ def test_keywords_override_the_config():
 
 def test_weights_that_would_be_lost_are_warned_about():
     graph = Graph.from_edges(PATH, 5, edge_weight=np.ones(4) * 2)
-    with pytest.warns(FalconWarning, match="edge_weights='none' leaves the edge weights of the input out"):
+    with pytest.warns(FalconWarning, match="edge_weights='none' leaves the edge and self-weights of the input out"):
         assert not collapse(graph, node_budget=2).graph.is_weighted
     assert collapse(graph, node_budget=2, edge_weights="count").graph.is_weighted
 
