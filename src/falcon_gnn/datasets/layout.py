@@ -98,7 +98,7 @@ def node_arrays(
         warnings.warn(msg, FalconWarning, stacklevel=2)
     packed, parts = _unpack(rest, num_nodes)
     attributes |= packed
-    masks, mask_names = ({}, []) if _has_masks(rest) else find_masks(rest, num_nodes)
+    masks, mask_names = ({}, []) if has_masks(rest) else find_masks(rest, num_nodes)
     for name in sorted(set(rest) - RESERVED_NAMES - {x_name, y_name, *parts, *mask_names}):
         value = rest[name]
         if name in SPLITS_NAMES:
@@ -307,7 +307,8 @@ def _are_coordinates(x: Any, y: Any) -> bool:
     return x.dtype.kind in "fiu" and y.dtype.kind == "f" and infer_task(y) == "regression"
 
 
-def _has_masks(arrays: Arrays) -> bool:
+def has_masks(arrays: Arrays) -> bool:
+    """Whether named arrays hold a mask of a graph, or several splits."""
     return any(name in arrays for name in (*MASK_NAMES, *SPLITS_NAMES))
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from falcon_gnn.datasets.layout import SPLITS_NAMES
+from falcon_gnn.datasets.layout import has_masks
 from falcon_gnn.errors import FalconWarning
-from falcon_gnn.graph import MASK_NAMES
 from falcon_gnn.masks import find_masks, is_id_list_name, part_of
 
 _SPLIT_NAMES = ("split", "set", "subset", "partition")
@@ -21,7 +20,7 @@ def add_split(arrays: dict[str, Any]) -> None:
 
     Nodes with other words beside these are in no mask, with a warning.
     """
-    if _has_masks(arrays):
+    if has_masks(arrays):
         return
     for name in (name for name in _SPLIT_NAMES if name in arrays and arrays[name].dtype.kind in "UT"):
         parts = {text: part_of(text) for text in set(arrays[name].tolist())}
@@ -39,7 +38,7 @@ def add_masks(arrays: dict[str, Any], num_rows: int) -> None:
 
     A column of whole numbers is never taken for a list of node ids: it has a value for each node.
     """
-    if _has_masks(arrays):
+    if has_masks(arrays):
         return
     flags = [name for name, values in arrays.items() if values.dtype.kind == "b"]
     masks, used = find_masks(arrays, num_rows, flags)
@@ -53,10 +52,6 @@ def add_masks(arrays: dict[str, Any], num_rows: int) -> None:
             "train_mask, val_mask and test_mask (true or false), or as a column split of the words train, val and test."
         )
         warnings.warn(msg, FalconWarning, stacklevel=2)
-
-
-def _has_masks(arrays: Mapping[str, Any]) -> bool:
-    return any(name in arrays for name in (*MASK_NAMES, *SPLITS_NAMES))
 
 
 def _is_split(name: str, parts: Mapping[str, str | None]) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import require
+from falcon_gnn.graph_checks import as_array
 from falcon_gnn.labels import infer_task
 
 _TORCH_KINDS = {
@@ -20,13 +21,7 @@ def to_array(value: Any) -> NDArray[Any]:
     Args:
         value: A tensor on any device (bfloat16 becomes float32), an array, or a list.
     """
-    torch = require("torch", "train")
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
-    plain = value.as_tensor() if hasattr(value, "as_tensor") else value
-    plain = plain.detach().cpu()
-    array: NDArray[Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
-    return array
+    return as_array(value.as_tensor() if hasattr(value, "as_tensor") else value)
 
 
 def is_sparse(value: Any) -> bool:
