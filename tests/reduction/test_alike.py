@@ -199,6 +199,11 @@ def test_groups_stay_inside_given_clusters(task):
         assert len(np.unique(clusters[result.assignment == group])) == 1
 
 
+def test_a_graph_of_protected_nodes_alone_keeps_each_in_its_own_group():
+    result = _alike(_random_graph(8), 8, protect=np.arange(8))
+    assert result.kept.tolist() == result.assignment.tolist() == list(range(8))
+
+
 def test_a_budget_that_leaves_a_given_cluster_or_the_unprotected_without_a_group_is_refused():
     graph = _random_graph()
     with pytest.raises(BudgetError, match="each of 7 clusters"):

@@ -67,6 +67,8 @@ def split_rows(points: Points, rows: IdArray, segment: IdArray, quotas: IdArray,
     Returns:
         Group of each row, shape ``(n,)``, in ``[0, quotas.sum())``.
     """
+    if not len(rows):
+        return np.zeros(0, np.int64)
     level = 0
     most = min(MAX_CENTERS, max(MIN_CENTERS, MAX_PRODUCTS // len(rows)))
     num_levels = int(_levels_of(quotas, most).max(initial=1))
