@@ -341,6 +341,7 @@ def test_a_clean_adjacency_is_taken_without_a_copy():
     [
         ([0, 1, 1], [1]), ([0, 1, 2], [0, 1]), ([0, 2, 4], [1, 1, 0, 0]), ([0, 1, 2], [2, 0]), ([0, 1, 2], [-1, 0]),
         ([0, 2, 1], [1]), ([0, 1, 2], [1.0, 0.0]), ([1, 1, 2], [1, 0]), ([0, 1, 3], [1, 0]),
+        ([0.0, 1.5, 2.0], [1, 0]), ([0, 1, 2], [[1], [0]]),
         ([0, 2, 3, 4], [2, 1, 0, 0]), ([0, 1, 2], np.array([2**32 + 1, 2**32])),
     ],
 )  # fmt: skip
@@ -390,6 +391,22 @@ def test_a_field_is_replaced_and_checked_in_a_copy():
         graph.replace(val_mask=np.zeros(5, bool))
     with pytest.raises(OptionError, match=r"takes the fields .*, got labels"):
         graph.replace(labels=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edge_weight": np.ones(3)}, r"edge_weight must be numbers of shape \(8,\)"),
+        ({"edge_weight": np.arange(8.0)}, "edge_weight must be equal in both directions"),
+        ({"indices": np.zeros(8, int)}, "indices must hold, in each row, ascending ids"),
+        ({"indptr": [0, 1, 2], "indices": [1, 0]}, r"x must have one row per node \(2\)"),
+    ],
+)
+def test_a_replaced_adjacency_is_checked_and_fits_the_nodes(changes, message):
+    graph = _path(x=np.ones((5, 2)))
+    with pytest.raises(GraphError, match=message):
+        graph.replace(**changes)
+    assert graph.replace(edge_weight=np.full(8, 2)).edge_weight.tolist() == [2.0] * 8
 
 
 def test_a_graph_survives_pickle_and_deepcopy():

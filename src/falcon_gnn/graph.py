@@ -163,7 +163,8 @@ class Graph:
         """Return the graph of an edge list that is never whole in memory; as :meth:`from_edges` otherwise.
 
         Args:
-            walk: Called twice; each time returns an iterator over (sources, targets, weights or None) in chunks.
+            walk: Called twice, or more for many edges; each time returns an iterator over the same chunks (sources,
+                targets, weights or None).
             num_nodes: N.
             weight_dtype: float32 or float64 where chunks carry weights.
             warn_one_way: As in :meth:`from_edges`.
@@ -221,11 +222,15 @@ class Graph:
         """
         from falcon_gnn._kernels.adjacency import find_bad_row
 
-        starts = np.ascontiguousarray(indptr, dtype=np.int64)
-        ids = np.ascontiguousarray(indices)
-        is_csr = starts.ndim == 1 and starts.size > 0 and starts[0] == 0 and starts[-1] == len(ids)
-        if not (is_csr and ids.dtype.kind in "iu" and (np.diff(starts) >= 0).all()):
-            msg = "indptr must be ascending from 0 to len(indices), and indices integers. Use Graph.from_scipy instead."
+        starts, ids = np.ascontiguousarray(indptr), np.ascontiguousarray(indices)
+        is_whole = all(array.ndim == 1 and array.dtype.kind in "iu" for array in (starts, ids))
+        starts = starts.astype(np.int64, copy=False)
+        is_csr = is_whole and starts.size > 0 and starts[0] == 0 and starts[-1] == len(ids)
+        if not (is_csr and (np.diff(starts) >= 0).all()):
+            msg = (
+                "indptr must be ascending whole numbers from 0 to len(indices), and indices whole numbers in one "
+                "dimension. Use Graph.from_scipy instead."
+            )
             raise GraphError(msg)
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= len(starts) - 1):
             msg = f"indices must lie in [0, {len(starts) - 1}), got {ids.min()} to {ids.max()}. Number nodes from 0."
@@ -326,14 +331,19 @@ class Graph:
     def replace(self, **changes: Any) -> "Graph":
         """Return a copy with some fields changed, these checked anew; all else is shared.
 
+        A new ``indptr``, ``indices`` or ``edge_weight`` is checked as :meth:`from_csr` does.
+
         Raises:
-            GraphError: If a field is unknown, or a new value does not fit the graph.
+            GraphError: If a new value does not fit the graph.
+            OptionError: If a field is unknown.
         """
         known = {f.name: getattr(self, f.name) for f in fields(self)}
         unknown = sorted(set(changes) - set(known))
         if unknown:
             msg = f"replace() takes the fields {', '.join(known)}, got {', '.join(unknown)}."
             raise OptionError(msg)
+        if not changes.keys().isdisjoint(("indptr", "indices", "edge_weight")):
+            return Graph.from_csr(**{**known, **changes})
         if "x" in changes:
             return Graph(**{**known, **changes})
         # The features were checked when this graph was made; a memory-mapped x is not read again.
