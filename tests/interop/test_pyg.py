@@ -291,6 +291,12 @@ def test_what_is_told_overrides_the_guess():
             from_pyg(data, **{option: keys})
 
 
+def test_a_number_per_node_that_is_called_as_node_ids_is_what_it_is_told_to_be():
+    data = _ring(4, train_idx=torch.tensor([1, 0, 3, 0]))
+    graph = from_pyg(data, node_attrs=["train_idx"])
+    assert (graph.train_mask, graph.node_attributes["train_idx"].tolist()) == (None, [1, 0, 3, 0])
+
+
 def test_a_graph_level_label_is_left_out_aloud():
     with pytest.warns(FalconWarning, match="y left out"):
         assert from_pyg(_ring(4, y=torch.tensor([1]))).y is None

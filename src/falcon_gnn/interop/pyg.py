@@ -92,7 +92,7 @@ def _read(
     num_nodes = count_nodes(data)
     keys = sort_keys(data, num_nodes, node_attrs, edge_attrs)
     warn_about(keys, stacklevel=3)
-    masks, attributes = pick_masks(data, split_index, num_nodes)
+    masks, attributes = pick_masks(data, split_index, num_nodes, keys.ids)
     for key in keys.nodes:
         if key not in ROW_NAMES:
             attributes[key] = attribute_array(data[key])

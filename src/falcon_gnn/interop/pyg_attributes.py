@@ -141,7 +141,9 @@ def attribute_array(value: Any) -> Any:
         return array
 
 
-def pick_masks(data: Any, split_index: int | None, num_nodes: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def pick_masks(
+    data: Any, split_index: int | None, num_nodes: int, id_keys: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the masks of one split, and masks of several splits whole.
 
     Args:
@@ -150,14 +152,15 @@ def pick_masks(data: Any, split_index: int | None, num_nodes: int) -> tuple[dict
         split_index: In ``[0, S)``; None means 0.
         num_nodes: N.
 
+        id_keys: Those that tell the split as node ids.
     Returns:
         Masks of shape ``(N,)`` by name, and masks of shape ``(N, S)`` by name with an s (``train_masks``).
 
     Raises:
-        GraphError: If there is no such split.
+        OptionError: If there is no such split.
     """
     if all(data.get(name) is None for name in MASK_NAMES) and not split_index:
-        return dict(find_masks(data, num_nodes, data.keys())[0]), {}
+        return dict(find_masks(data, num_nodes, id_keys)[0]), {}
     picked: dict[str, Any] = {}
     whole: dict[str, NDArray[Any]] = {}
     for name in MASK_NAMES:
