@@ -44,6 +44,9 @@ def test_names_of_nodes_are_kept_in_order_and_come_back():
 
 def test_numbers_in_another_order_and_tuples_are_kept_as_they_are():
     assert from_networkx(nx.Graph([(1, 0)])).node_attributes["node_id"].tolist() == [1, 0]
+    of_numpy = nx.Graph()
+    of_numpy.add_edges_from(np.array([[7, 5], [5, 9]]))
+    assert from_networkx(of_numpy).node_attributes["node_id"].dtype == np.int64
     grid = nx.grid_2d_graph(2, 2)
     assert set(to_networkx(from_networkx(grid)).edges) == set(grid.edges)
 

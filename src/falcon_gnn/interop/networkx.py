@@ -291,7 +291,8 @@ def _narrow(labels: list[int]) -> type[np.integer[Any]]:
 
 
 def _label_array(labels: list[Any]) -> NDArray[Any]:
-    """Return labels as integers or strings where they are, else as the objects they are."""
+    """Return labels as integers or strings where they are, also NumPy's, else as the objects they are."""
+    labels = [_plain(label) for label in labels]
     if all(type(label) is int for label in labels):
         with suppress(OverflowError):
             return np.array(labels, np.int64 if min(labels) < 0 else np.uint64).astype(_narrow(labels))
