@@ -73,6 +73,14 @@ def test_the_best_epoch_of_two_classes_can_be_that_of_the_largest_area_under_the
         train(ones, _config("sign", validation_metric="roc_auc"), progress=False)
 
 
+def test_the_micro_f1_of_validation_nodes_without_a_label_picks_no_epoch(make_graph):
+    graph = make_graph(120, multilabel=True)
+    empty = graph.replace(y=np.where(graph.val_mask[:, None], 0, graph.y))
+    with pytest.raises(OptionError, match="'micro_f1' needs a validation node with a label, got none"):
+        train(empty, _config("sign", validation_metric="micro_f1"), progress=False)
+    assert train(empty, _config("sign", num_epochs=1), progress=False).best_score is not None
+
+
 def test_a_value_is_learned_by_the_squared_error(make_graph):
     graph = make_graph(300)
     values = graph.replace(y=(graph.x @ np.array([1.0, 0.5, 0, 0, 0.25])).astype(np.float32) + 0.01)

@@ -33,7 +33,7 @@ from falcon_gnn.training.progress import EpochRecord
 from falcon_gnn.training.residence import place_features
 from falcon_gnn.training.sources import HopSource, check_same_features, make_source
 from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, run_epoch, training_step
-from falcon_gnn.training.targets import check_two_classes, require_labels, resolve_task
+from falcon_gnn.training.targets import check_metric, require_labels, resolve_task
 from falcon_gnn.training.weights import ModelSpec
 
 _NUM_MEASURED = 3
@@ -112,8 +112,7 @@ class TrainingState:
     ) -> None:
         check_same_features(graph, eval_graph, "eval_graph")
         task, num_outputs = resolve_task(graph, eval_graph, config.task, config.num_classes)
-        if config.validation_metric == "roc_auc":
-            check_two_classes(eval_graph, task, num_outputs)
+        check_metric(config.validation_metric, eval_graph, task, num_outputs)
         self.config, self.crew, self.eval_graph = config, crew, eval_graph
         self.device = crew.device(config.device)
         self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task, normalize_hops=config.normalize_hops)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from falcon_gnn.errors import GraphError, OptionError
+from falcon_gnn.evaluation import ScoreName
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import Task, check_labels, class_ids, infer_task, known_cells, labelled_nodes
 from falcon_gnn.training.transfer import send
@@ -195,7 +196,8 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
     ``label_distribution``; else the number of columns.
 
     Raises:
-        GraphError: If a graph has no labels, the two have a different number of columns, or a class is too large.
+        GraphError: If a graph has no labels, or the two have a different number of columns.
+        OptionError: If a class is ``num_classes`` or more.
     """
     labels, others = require_labels(graph), require_labels(eval_graph)
     resolved = infer_task(labels, task)
@@ -219,17 +221,28 @@ def resolve_task(graph: Graph, eval_graph: Graph, task: Task | None, num_classes
     return resolved, largest + 1 if num_classes is None else num_classes
 
 
-def check_two_classes(graph: Graph, task: Task, num_outputs: int) -> None:
-    """Stop where no area under the ROC curve can pick the best epoch.
+def check_metric(metric: ScoreName, graph: Graph, task: Task, num_outputs: int) -> None:
+    """Stop where a score says nothing of the validation nodes, so that it cannot pick the best epoch.
 
     Args:
+        metric: The score.
         graph: The graph that is scored.
         task: What its labels are.
         num_outputs: L.
 
     Raises:
-        OptionError: If there are not two classes, each with a validation node.
+        OptionError: If it is the area under the ROC curve without two classes, each with a validation node, or the
+            micro-F1 of several labels, none of which a validation node has.
     """
+    if metric == "roc_auc":
+        _check_two_classes(graph, task, num_outputs)
+    is_judged = metric == "micro_f1" and task == "multilabel" and graph.val_mask is not None
+    if is_judged and not (require_labels(graph)[graph.val_mask] > 0).any():
+        msg = "validation_metric='micro_f1' needs a validation node with a label, got none. Use 'accuracy'."
+        raise OptionError(msg)
+
+
+def _check_two_classes(graph: Graph, task: Task, num_outputs: int) -> None:
     if task != "classes" or num_outputs != 2:
         msg = f"validation_metric='roc_auc' needs two classes, got {task} with {num_outputs} outputs. Use 'accuracy'."
         raise OptionError(msg)
