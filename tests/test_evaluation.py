@@ -102,6 +102,11 @@ def test_regression_reports_the_mean_squared_error_over_known_values():
     assert np.isnan(metrics.accuracy)
 
 
+def test_a_regression_is_not_compared_with_values_of_another_shape():
+    with pytest.raises(OptionError, match=r"predicted must have shape \(3, 2\) .* got \(2, 3\)"):
+        evaluate(np.ones((3, 2)), np.ones((2, 3)), "regression", 2)
+
+
 def test_a_regression_that_predicts_nan_has_no_error_to_be_proud_of():
     metrics = evaluate(np.array([1.0, 2.0]), np.array([np.nan, 2.0]), "regression", 1)
     assert metrics.num_nodes == 2

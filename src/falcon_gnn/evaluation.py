@@ -184,7 +184,8 @@ def _check_shapes(y_true: NDArray[Any], predicted: ArrayLike, task: Task, num_la
         is_one_of_several = given[1:] == (1,) and num_labels > 1
         fits = given[:1] == shape[:1] and len(given) in (1, 2) and not is_one_of_several
     else:
-        fits = given == shape or (task == "regression" and int(np.prod(given)) == int(np.prod(shape)))
+        is_column = {given, shape} == {shape[:1], (*shape[:1], 1)}
+        fits = given == shape or (task == "regression" and is_column)
     if not fits:
         wanted = f"({shape[0]},) or ({shape[0]}, L)" if task == "classes" else f"{shape}"
         msg = f"predicted must have shape {wanted} to fit y_true of shape {shape}, got {given}."
