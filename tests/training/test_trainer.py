@@ -14,7 +14,7 @@ from falcon_gnn.errors import ConvergenceError, GraphError, MissingDependencyErr
 from falcon_gnn.graph import Graph
 from falcon_gnn.planning.fit import fit_budget
 from falcon_gnn.training import state
-from falcon_gnn.training.checkpoint import read_checkpoint, write_checkpoint
+from falcon_gnn.training.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 from falcon_gnn.training.inference import predict
 from falcon_gnn.training.state import TrainResult
@@ -196,6 +196,9 @@ def test_a_checkpoint_of_another_graph_is_refused(graph, make_graph, tmp_path):
         "original graph": (graph, graph.replace(x=graph.x + 1)),
         "training graph": (make_graph(seed=1).replace(x=graph.x), graph),
     }
+    for name in ("node_weight", "self_weight"):
+        weighted = graph.replace(**{name: np.full(graph.num_nodes, 2.0)})
+        assert fingerprint(weighted) != fingerprint(graph)
     for names, (trained_on, scored) in others.items():
         with pytest.raises(OptionError, match="checkpoint is of another training: ") as caught:
             train(trained_on, config, eval_graph=scored, checkpoint=path, resume=True, progress=False)

@@ -75,6 +75,7 @@ def fingerprint(graph: Graph, *, reads_features: bool = True) -> str:
     """
     arrays: list[NDArray[Any] | None] = [
         graph.indptr, graph.indices, graph.edge_weight, graph.y, graph.train_mask, graph.val_mask, graph.test_mask,
+        *(weight for weight in (graph.node_weight, graph.self_weight) if weight is not None),
     ]  # fmt: skip
     if graph.x is not None and reads_features:
         arrays += [graph.x.data, graph.x.indices] if issparse(graph.x) else [graph.x]
