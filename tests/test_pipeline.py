@@ -104,8 +104,9 @@ def test_the_options_of_a_user_make_the_run_they_name() -> None:
     whole = RunConfig.of(TRAINING, None, {"scope": "full", "seed": 4, "num_hops": 1})
     assert whole == RunConfig(TRAINING, scope="full")
     assert RunConfig.of(TRAINING, 0.5, {"gamma": 0.3}, "recommended") == RunConfig.recommended(TRAINING, 0.5, gamma=0.3)
-    with pytest.raises(BudgetError, match="gamma says how to collapse"):
-        RunConfig.of(TRAINING, None, {"gamma": 0.3})
+    for given in ({"gamma": 0.3}, {"protect_training": True}):
+        with pytest.raises(BudgetError, match=f"{next(iter(given))} says how to collapse"):
+            RunConfig.of(TRAINING, None, given)
 
 
 def test_the_survivors_are_found_in_the_unreduced_training_graph(graph: Graph) -> None:

@@ -228,7 +228,8 @@ _SHARED = {"scope"} | _own_names(TrainConfig) | _own_names(ModelConfig)
 
 def _refuse_without_budget(given: Mapping[str, Any], preset: Preset) -> None:
     """Refuse options that say how to collapse where nothing says how far."""
-    names = [name for name in given if name in _own_names(CollapseConfig) | {"hops_from"} and name not in _SHARED]
+    of_collapse = _own_names(CollapseConfig) | {"hops_from", "protect_training"}
+    names = [name for name in given if name in of_collapse and name not in _SHARED]
     for name in ["preset"] * (preset != "paper") + names:
         msg = f"{name} says how to collapse: it needs a node_budget or memory, got neither."
         raise BudgetError(msg)
