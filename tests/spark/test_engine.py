@@ -31,6 +31,7 @@ from falcon_gnn.spark.edges import index_edges  # noqa: E402
 from falcon_gnn.spark.frames import F, number_rows, upload_columns  # noqa: E402
 from falcon_gnn.spark.labels import encode_labels  # noqa: E402
 from falcon_gnn.spark.nodes import describe_columns  # noqa: E402
+from falcon_gnn.spark.table_source import upload_graph  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, and there is none on the PATH")
 
@@ -136,6 +137,21 @@ def collapse_both(
         **options,
     )
     return local, found, ids
+
+
+@pytest.mark.filterwarnings("ignore:edge_weights='none'")
+def test_weights_of_nodes_follow_the_survivors_as_in_the_local_engine(spark: Any) -> None:
+    weights = {"node_weight": np.arange(1.0, 13.0), "self_weight": np.arange(12.0)}
+    edges = np.stack([np.arange(11), np.arange(1, 12)])
+    graph = fg.Graph.from_edges(edges, 12, edge_weight=np.ones(11), x=np.eye(12), **weights)
+    for edge_weights in ("sum", "none"):
+        config = fg.CollapseConfig(5, centrality="degree", num_clusters=1, edge_weights=edge_weights)
+        local = fg.collapse(graph, config).graph
+        found = engine.collapse(*upload_graph(spark, graph), config, spark=spark).nodes.orderBy("node_id")
+        for name in weights:
+            ours = getattr(local, name)
+            assert (name in found.columns) == (ours is not None)
+            assert ours is None or column(found, name) == ours.tolist()
 
 
 def contract_in_spark(

@@ -53,7 +53,11 @@ def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -
     scoped = index_scope(nodes, scope)
     indexed = index_edges(edges, nodes, scoped)
     if indexed.is_weighted and config.edge_weights == "none":
-        msg = "edge_weights='none' leaves the edge weights of the input out. Use edge_weights='sum' to keep them."
+        msg = (
+            "edge_weights='none' leaves the edge and self-weights of the input out. Use edge_weights='sum' to keep "
+            "them."
+        )
+        nodes = nodes.drop("self_weight")
         warnings.warn(msg, FalconWarning, stacklevel=3)
     num_nodes = counts["train_mask" if scope == "train" else "rows"]
     labels = encode_labels(scoped, columns, config, scope, num_nodes)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from falcon_gnn.graph import MASK_NAMES
+from falcon_gnn.graph import ROW_NAMES
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.notes import note_input, note_losses, note_options
 from falcon_gnn.reduction.report import label_distribution_error, label_distribution_error_relative
@@ -63,7 +63,7 @@ def make_notes(
         has_x=given.columns.x is not None,
         has_y=given.columns.y is not None,
         is_split="train_mask" in given.nodes.columns,
-        attributes=set(given.nodes.columns) - {"node_id", *MASK_NAMES},
+        attributes=set(given.nodes.columns) - {"node_id", *ROW_NAMES},
     )
     lost = note_losses(
         num_dropped, given.num_nodes, config.merge, shares.get("shares_before", []), shares.get("shares_after", [])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from falcon_gnn.datasets.layout import graph_to_arrays
 from falcon_gnn.datasets.tables import tables_in
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.graph import ROW_NAMES, Graph
 from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.resources import require_memory
 
@@ -46,7 +46,8 @@ class TableSource:
             on_stage: Told that a graph is loaded.
 
         Raises:
-            GraphError: If an option does not concern Parquet tables, or the source cannot be loaded or sent.
+            GraphError: If the source cannot be loaded or sent.
+            OptionError: If an option does not concern Parquet tables.
         """
         paths = self.find_paths()
         if paths is None:
@@ -61,7 +62,7 @@ class TableSource:
         """Look for a local source before Spark is started for nothing.
 
         Raises:
-            GraphError: If a named file or folder is not there.
+            OptionError: If a named file or folder is not there.
         """
         looks_local = "://" not in self.source and (Path(self.source).suffix or os.sep in self.source)
         for path in (Path(self.source) if looks_local else None, self.nodes):
@@ -111,7 +112,7 @@ def upload_graph(spark: "SparkSession", graph: Graph) -> "tuple[DataFrame, DataF
 
 
 def _node_columns(graph: Graph) -> dict[str, NDArray[Any]]:
-    known = {"x": _dense(graph.x), "y": graph.y, **{name: getattr(graph, name) for name in MASK_NAMES}}
+    known = {name: getattr(graph, name) for name in ROW_NAMES} | {"x": _dense(graph.x)}
     columns = {name: _signed(value) for name, value in known.items() if value is not None}
     for name, attribute in graph.node_attributes.items():
         value = _dense(attribute)
