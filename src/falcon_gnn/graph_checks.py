@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.resources import release_pages
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
@@ -38,6 +41,26 @@ def as_array(value: Any) -> NDArray[Any]:
     return np.asarray(plain.float() if str(plain.dtype) == "torch.bfloat16" else plain)
 
 
+def is_sparse(value: Any) -> bool:
+    """Tell sparse matrices of torch, in any layout, and of torch_sparse."""
+    return hasattr(value, "sparse_sizes") or (_is_tensor(value) and str(value.layout) != "torch.strided")
+
+
+def as_scipy(matrix: Any) -> "csr_array":
+    """Return a sparse matrix of torch or torch_sparse as ``scipy.sparse.csr_array``; no values mean ones."""
+    from scipy.sparse import csr_array
+
+    if hasattr(matrix, "sparse_sizes"):
+        shape, (row, column, value) = tuple(matrix.sparse_sizes()), matrix.coo()
+    else:
+        stored = matrix.detach().to_sparse_coo().coalesce()
+        shape, (row, column), value = tuple(matrix.shape), stored.indices(), stored.values()
+    data = np.ones(len(row), np.float32) if value is None else as_array(value)
+    # scikit-learn takes 32-bit indices only.
+    id_dtype = np.int32 if max(len(data), *shape) < 2**31 else np.int64
+    return csr_array((data, (as_array(row).astype(id_dtype), as_array(column).astype(id_dtype))), shape=shape)
+
+
 def _is_tensor(value: object) -> bool:
     """Tell a tensor by what it can do, since torch is not imported here."""
     return hasattr(value, "detach") and hasattr(value, "layout")
@@ -45,13 +68,7 @@ def _is_tensor(value: object) -> bool:
 
 def _with_matrix(value: Any) -> Any:
     """Return a sparse tensor of two dimensions as ``scipy.sparse.csr_array``, anything else as it is."""
-    if not _is_tensor(value) or value.ndim != 2 or str(value.layout) == "torch.strided":
-        return value
-    from scipy.sparse import csr_array
-
-    stored = value.detach().to_sparse_coo().coalesce()
-    row, column = as_array(stored.indices())
-    return csr_array((as_array(stored.values()), (row, column)), shape=tuple(value.shape))
+    return as_scipy(value) if is_sparse(value) and value.dim() == 2 else value
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from falcon_gnn.checks import as_names, check_whole
 from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
-from falcon_gnn.graph_checks import require_graph
+from falcon_gnn.graph_checks import as_scipy, is_sparse, require_graph
 from falcon_gnn.interop.pyg_attributes import (
     EDGE_KEYS,
     AttributeKeys,
@@ -24,10 +24,8 @@ from falcon_gnn.interop.pyg_attributes import (
 )
 from falcon_gnn.interop.tensors import (
     features_to_tensor,
-    is_sparse,
     labels_to_tensor,
     to_array,
-    to_scipy,
     to_tensor,
 )
 from falcon_gnn.reduction.config import CollapseConfig, with_options
@@ -98,7 +96,7 @@ def _read(
             attributes[key] = attribute_array(data[key])
     x, y = (data.get(key) if key in keys.nodes else None for key in ("x", "y"))
     node_arrays = {
-        "x": x if x is None else to_scipy(x) if is_sparse(x) else to_array(x),
+        "x": x if x is None else as_scipy(x) if is_sparse(x) else to_array(x),
         "y": None if y is None else to_array(y),
         **{key: to_array(data[key]) for key in SOFT_NAMES if key in keys.nodes},
         "node_attributes": attributes,
@@ -106,7 +104,7 @@ def _read(
     }
     adjacency = data.get("edge_index", data.get("adj_t", data.get("adj")))
     if adjacency is not None and is_sparse(adjacency):
-        return Graph.from_scipy(to_scipy(adjacency), warn_one_way="always", **node_arrays), keys
+        return Graph.from_scipy(as_scipy(adjacency), warn_one_way="always", **node_arrays), keys
     edges = np.zeros((2, 0), np.int64) if adjacency is None else to_array(adjacency)
     weight = data.get("edge_weight")
     weight = None if weight is None else to_array(weight)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES
-from falcon_gnn.interop.tensors import is_sparse, to_array, to_scipy
+from falcon_gnn.graph_checks import as_scipy, is_sparse
+from falcon_gnn.interop.tensors import to_array
 from falcon_gnn.masks import find_masks
 from falcon_gnn.text import text_array
 
@@ -130,7 +131,7 @@ def num_rows(value: Any) -> int | None:
 def attribute_array(value: Any) -> Any:
     """Return a node-level attribute as an array, or SciPy CSR if sparse; unequal things become an array of objects."""
     if is_sparse(value):
-        return to_scipy(value)
+        return as_scipy(value)
     if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
         return text_array(value)
     try:
@@ -151,8 +152,8 @@ def pick_masks(
             reads them.
         split_index: In ``[0, S)``; None means 0.
         num_nodes: N.
-
         id_keys: Those that tell the split as node ids.
+
     Returns:
         Masks of shape ``(N,)`` by name, and masks of shape ``(N, S)`` by name with an s (``train_masks``).
 

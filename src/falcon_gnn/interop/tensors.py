@@ -24,33 +24,6 @@ def to_array(value: Any) -> NDArray[Any]:
     return as_array(value.as_tensor() if hasattr(value, "as_tensor") else value)
 
 
-def is_sparse(value: Any) -> bool:
-    """Tell sparse matrices of torch (any layout) and of torch_sparse."""
-    torch = require("torch", "train")
-    if isinstance(value, torch.Tensor):
-        return bool(value.layout != torch.strided)
-    return hasattr(value, "coo") and hasattr(value, "sparse_sizes")
-
-
-def to_scipy(matrix: Any) -> Any:
-    """Return a sparse matrix of torch or torch_sparse as ``scipy.sparse.csr_array``; no values mean ones."""
-    from scipy.sparse import csr_array
-
-    if hasattr(matrix, "sparse_sizes"):
-        row, column, value = matrix.coo()
-        shape = tuple(matrix.sparse_sizes())
-    else:
-        coalesced = matrix.detach().to_sparse_coo().coalesce()
-        row, column = coalesced.indices()
-        value = coalesced.values()
-        shape = tuple(matrix.shape)
-    data = np.ones(len(row), np.float32) if value is None else to_array(value)
-    # scikit-learn takes 32-bit indices only.
-    id_dtype = np.int32 if max(len(data), *shape) < 2**31 else np.int64
-    ids = (to_array(row).astype(id_dtype), to_array(column).astype(id_dtype))
-    return csr_array((data, ids), shape=shape)
-
-
 def to_tensor(array: NDArray[Any]) -> Any:
     """Return a copy of an array as a tensor, in this machine's byte order.
 
