@@ -170,15 +170,15 @@ def checked_edge_weight(edge_weight: ArrayLike | None, num_entries: int) -> Floa
     return weight
 
 
-def tell_one_way(cleaning: EdgeCleaning, when: OneWayWarning) -> None:
-    """Warn of a list that was read as undirected though it may not be."""
+def tell_one_way(cleaning: EdgeCleaning, when: OneWayWarning, stacklevel: int = 4) -> None:
+    """Warn of a list that was read as undirected though it may not be, ``stacklevel`` calls up from here."""
     is_mixed = cleaning.num_one_way > 0 and cleaning.num_two_way > 0
     if (when == "mixed" and is_mixed) or (when == "always" and cleaning.num_one_way > 0):
         msg = (
             f"symmetrised: {cleaning.num_one_way} edges had no reverse and {cleaning.num_two_way} had one; the graph "
             "is used as undirected, so each missing reverse was added."
         )
-        warnings.warn(msg, FalconWarning, stacklevel=4)
+        warnings.warn(msg, FalconWarning, stacklevel=stacklevel)
 
 
 def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:

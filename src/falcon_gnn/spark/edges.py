@@ -1,11 +1,11 @@
 """The edge table made a clean undirected graph, and the reduced graph's edges."""
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.adjacency import EdgeCleaning
-from falcon_gnn.errors import FalconWarning, GraphError, require
+from falcon_gnn.errors import GraphError, require
+from falcon_gnn.graph_checks import tell_one_way
 from falcon_gnn.spark.frames import F, cut_lineage
 from falcon_gnn.spark.nodes import WHOLE_TYPES
 
@@ -162,13 +162,9 @@ def _checked_cleaning(found: dict[str, Any], *, is_weighted: bool) -> EdgeCleani
         )
         raise GraphError(msg)
     num_one_way = counts["pairs"] - counts["two_way"]
-    if num_one_way and counts["two_way"]:
-        msg = (
-            f"symmetrised: {num_one_way} edges had no reverse and {counts['two_way']} had one; the graph is used "
-            "as undirected, so each missing reverse was added."
-        )
-        warnings.warn(msg, FalconWarning, stacklevel=5)
-    return EdgeCleaning(counts["loops"], counts["repeats"], num_one_way, counts["two_way"])
+    cleaning = EdgeCleaning(counts["loops"], counts["repeats"], num_one_way, counts["two_way"])
+    tell_one_way(cleaning, "mixed", stacklevel=6)
+    return cleaning
 
 
 def _check_known(found: dict[str, Any]) -> None:
