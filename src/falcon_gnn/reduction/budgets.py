@@ -28,15 +28,16 @@ def parse_budget(text: str) -> int | float:
         raise BudgetError(msg) from None
 
 
-def resolve_budget(node_budget: int | float, num_nodes: int) -> int:
+def resolve_budget(node_budget: int | float, num_nodes: int, num_protected: int = 0) -> int:
     """Return Ψ as a number of nodes.
 
     Args:
         node_budget: An int in ``[1, num_nodes]``, or a float in ``(0, 1]``: a share of ``num_nodes``, rounded half up.
         num_nodes: N, the nodes in scope.
+        num_protected: Those among them that are never removed.
 
     Raises:
-        BudgetError: If the budget lies outside its range, or a share rounds to 0.
+        BudgetError: If the budget lies outside its range, a share rounds to 0, or more nodes are protected.
 
     Example:
         >>> resolve_budget(0.34, 1797), resolve_budget(500, 1797)
@@ -44,17 +45,24 @@ def resolve_budget(node_budget: int | float, num_nodes: int) -> int:
     """
     is_share = isinstance(node_budget, float | np.floating)
     is_count = isinstance(node_budget, int | np.integer) and not isinstance(node_budget, bool | np.bool_)
+    count = 0
     if is_share and 0 < node_budget <= 1:
         count = int(np.floor(node_budget * num_nodes + 0.5))
-        if count >= 1:
-            return count
     elif is_count and 1 <= node_budget <= num_nodes:
-        return int(node_budget)
-    msg = (
-        f"node_budget must be an int in [1, {num_nodes}] (nodes to keep of the {num_nodes} in scope) or a float in "
-        f"(0, 1] (their share, at least one node), got {node_budget!r}."
-    )
-    raise BudgetError(msg)
+        count = int(node_budget)
+    if count < 1:
+        msg = (
+            f"node_budget must be an int in [1, {num_nodes}] (nodes to keep of the {num_nodes} in scope) or a float in "
+            f"(0, 1] (their share, at least one node), got {node_budget!r}."
+        )
+        raise BudgetError(msg)
+    if count < num_protected:
+        msg = (
+            f"node_budget must be at least the {num_protected} protected nodes in scope, got {count}. Raise the budget "
+            "or protect fewer nodes."
+        )
+        raise BudgetError(msg)
+    return count
 
 
 def split_budget(cluster_sizes: IdArray, node_budget: int) -> IdArray:

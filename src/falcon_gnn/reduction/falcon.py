@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
+from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.labels import LabelEncoding
@@ -95,7 +95,7 @@ def collapse(
         copied_bytes = 0 if config.merge == "drop" else scope.indices.nbytes
         require_memory(_NODE_BYTES * len(scope.ids) + copied_bytes, f"rank, cluster and merge {len(scope.ids):,} nodes")
         protected = protected_nodes(protect, graph.num_nodes)[scope.ids]
-        budget = _checked_budget(config, protected)
+        budget = resolve_budget(config.node_budget, len(scope.ids), int(protected.sum()))
         own_clusters = None if clusters is None else given_clusters(clusters, graph.num_nodes, scope.ids)
         own_scores = None if scores is None else given_scores(scores, graph.num_nodes, scope.ids)
         encoding = encode_scope(graph, scope, config)
@@ -272,18 +272,6 @@ def _shown_options(config: CollapseConfig, has_own_scores: bool, own_clusters: I
     if own_clusters is not None:
         options["num_clusters"] = "given"
     return options
-
-
-def _checked_budget(config: CollapseConfig, protected: NDArray[np.bool_]) -> int:
-    budget = resolve_budget(config.node_budget, len(protected))
-    num_protected = int(protected.sum())
-    if budget < num_protected:
-        msg = (
-            f"node_budget must be at least the {num_protected} protected nodes in scope, got {budget}. Raise the "
-            "budget or protect fewer nodes."
-        )
-        raise BudgetError(msg)
-    return budget
 
 
 def _rank(

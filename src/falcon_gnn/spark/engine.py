@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.reduction.budgets import resolve_budget
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.attributes import survivor_rows
 from falcon_gnn.spark.centrality import check_centrality, compute_centrality, fill_isolated, round_scores
@@ -22,7 +23,6 @@ from falcon_gnn.spark.edges import merge_edges
 from falcon_gnn.spark.frames import F, cut_lineage, open_session, read_frame, write_text
 from falcon_gnn.spark.input import (
     SparkInput,
-    checked_budget,
     own_clusters,
     own_scores,
     protected_nodes,
@@ -102,7 +102,8 @@ def collapse(
     with _timed(seconds, "input"):
         given = read_input(read_frame(nodes, spark, "nodes"), read_frame(edges, spark, "edges"), config)
         protected = protected_nodes(given.scoped, protect)
-        budget, num_protected = checked_budget(config, given.num_nodes, protected)
+        num_protected = protected.filter("is_protected").count()
+        budget = resolve_budget(config.node_budget, given.num_nodes, num_protected)
     with _timed(seconds, "centrality"):
         scores, num_iterations = _score(given, config, centrality)
         ranked = scores.join(rank_nodes(scores, given.num_nodes, config.seed), "index").drop("phi")

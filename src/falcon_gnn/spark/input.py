@@ -4,8 +4,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from falcon_gnn.errors import BudgetError, FalconWarning, GraphError, OptionError
-from falcon_gnn.reduction.budgets import resolve_budget
+from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.scope import choose_scope
 from falcon_gnn.spark.edges import IndexedEdges, index_edges
@@ -57,8 +56,8 @@ def read_input(nodes: "DataFrame", edges: "DataFrame", config: CollapseConfig) -
             "edge_weights='none' leaves the edge and self-weights of the input out. Use edge_weights='sum' to keep "
             "them."
         )
-        nodes = nodes.drop("self_weight")
         warnings.warn(msg, FalconWarning, stacklevel=3)
+        nodes = nodes.drop("self_weight")
     num_nodes = counts["train_mask" if scope == "train" else "rows"]
     labels = encode_labels(scoped, columns, config, scope, num_nodes)
     return SparkInput(nodes, scoped, columns, indexed, scope, num_nodes, labels)
@@ -84,23 +83,6 @@ def protected_nodes(scoped: "DataFrame", protect: "DataFrame | str | None") -> "
     named = protect.select("node_id").distinct().withColumn("is_named", F.lit(True))
     joined = scoped.select("node_id", "index").join(named, "node_id", "left")
     return joined.select("index", F.coalesce("is_named", F.lit(False)).alias("is_protected"))
-
-
-def checked_budget(config: CollapseConfig, num_nodes: int, protected: "DataFrame") -> tuple[int, int]:
-    """Return Ψ and the number of protected nodes in scope.
-
-    Raises:
-        BudgetError: If the budget is out of range or below the number of protected nodes.
-    """
-    budget = resolve_budget(config.node_budget, num_nodes)
-    num_protected = protected.filter("is_protected").count()
-    if budget < num_protected:
-        msg = (
-            f"node_budget must be at least the {num_protected} protected nodes in scope, got {budget}. Raise the "
-            "budget or protect fewer nodes."
-        )
-        raise BudgetError(msg)
-    return budget, num_protected
 
 
 def own_scores(scoped: "DataFrame", table: "DataFrame") -> "DataFrame":
