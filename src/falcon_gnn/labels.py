@@ -18,7 +18,7 @@ AMBIGUOUS_UNKNOWN = (
     "y holds nothing but -1 and 1, so a -1 can mean that a node has not the label, or that this is unknown. "
     "Use 0 in place of -1 for the former, NaN for the latter."
 )
-FEWEST_SUSPECT_CLASSES = 1_000
+_FEWEST_SUSPECT_CLASSES = 1_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
         task: ``"classes"``, ``"multilabel"``, ``"regression"`` or None.
 
     Raises:
-        GraphError: If ``task`` is unknown or does not fit the shape of ``y``.
+        GraphError: If ``task`` does not fit the shape or the values of ``y``.
+        OptionError: If ``task`` is unknown.
     """
     is_column = y.ndim == 1 or y.shape[1] == 1
     if task is None:
@@ -193,7 +194,8 @@ def encode_labels(
         visible: Nodes whose labels may be looked at, shape ``(N,)``; by default all.
 
     Raises:
-        GraphError: If a visible class is ``num_classes`` or more, or is no class number (more classes than nodes).
+        GraphError: If a visible class is no class number (more classes than nodes).
+        OptionError: If a visible class is ``num_classes`` or more.
     """
     classes = class_ids(y) if task == "classes" else None
     labelled = labelled_nodes(y, task) if classes is None else classes >= 0
@@ -207,19 +209,34 @@ def encode_labels(
         values[~known] = 0
         is_complete = bool(known[labelled].all())
         return LabelEncoding(task, values.shape[1], values, labelled, None if is_complete else known)
-    largest = int(classes.max(initial=-1, where=labelled))
+    num_labels = count_classes(int(classes.max(initial=-1, where=labelled)), num_classes, len(y))
+    values = np.where(labelled, classes, -1).astype(np.min_scalar_type(-num_labels))
+    return LabelEncoding(task, num_labels, values, labelled)
+
+
+def count_classes(largest: int, num_classes: int | None, num_nodes: int) -> int:
+    """Return L, the number of classes: as told, else one more than the largest visible class, at least 1.
+
+    Args:
+        largest: That class; -1 without any.
+        num_classes: What was told, or None.
+        num_nodes: N.
+
+    Raises:
+        GraphError: If nothing was told and the largest class is no class number (more classes than nodes).
+        OptionError: If it is ``num_classes`` or more.
+    """
     num_labels = max(largest + 1, 1) if num_classes is None else num_classes
     if largest >= num_labels:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
         raise OptionError(msg)
-    if num_classes is None and num_labels > max(FEWEST_SUSPECT_CLASSES, len(y)):
+    if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, num_nodes):
         msg = (
-            f"y holds a class {largest} for {len(y)} nodes, which cannot be a class number. Number the classes from "
+            f"y holds a class {largest} for {num_nodes} nodes, which cannot be a class number. Number the classes from "
             "0, or use task='regression' if y is a quantity."
         )
         raise GraphError(msg)
-    values = np.where(labelled, classes, -1).astype(np.min_scalar_type(-num_labels))
-    return LabelEncoding(task, num_labels, values, labelled)
+    return num_labels
 
 
 def _is_whole(y: NDArray[Any]) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.errors import FalconWarning, GraphError, OptionError
-from falcon_gnn.labels import AMBIGUOUS_UNKNOWN, FEWEST_SUSPECT_CLASSES, UNKNOWN, Task
+from falcon_gnn.errors import FalconWarning, GraphError
+from falcon_gnn.labels import AMBIGUOUS_UNKNOWN, UNKNOWN, Task, count_classes
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.frames import F, first_row, summarise_entries
 from falcon_gnn.spark.nodes import NodeColumns
@@ -52,8 +52,8 @@ def encode_labels(
         num_nodes: N in scope.
 
     Raises:
-        GraphError: If ``config.task`` does not fit the labels, or a class is ``config.num_classes`` or more, or is no
-            class number (more classes than nodes).
+        GraphError: If ``config.task`` does not fit the labels, or a class is no class number (more than nodes).
+        OptionError: If a class is ``config.num_classes`` or more.
     """
     if columns.y is None:
         return None
@@ -104,16 +104,7 @@ def _encode_classes(
 ) -> LabelVectors:
     labelled = visible & F.coalesce(~F.isnan(single) & (single >= 0), F.lit(False))
     largest = int(first_row(nodes.agg(F.max(F.when(labelled, single))))[0] or 0)
-    num_labels = largest + 1 if num_classes is None else num_classes
-    if largest >= num_labels:
-        msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
-        raise OptionError(msg)
-    if num_classes is None and num_labels > max(FEWEST_SUSPECT_CLASSES, num_nodes):
-        msg = (
-            f"y holds a class {largest} for {num_nodes} nodes, which cannot be a class number. Number the classes from "
-            "0, or use task='regression' if y is a quantity."
-        )
-        raise GraphError(msg)
+    num_labels = count_classes(largest, num_classes, num_nodes)
     classes = F.sequence(F.lit(0), F.lit(num_labels - 1))
     one_hot = F.transform(classes, lambda j: F.when(labelled, (single == j).cast("double")))
     return LabelVectors("classes", num_labels, one_hot, labelled)
