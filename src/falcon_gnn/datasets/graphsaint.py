@@ -11,6 +11,7 @@ from falcon_gnn.datasets.archive import read_arrays
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.masks import mask_of_ids
 
 PPI_PARTS = ("train", "valid", "test")
 PPI_FILES = tuple(
@@ -81,7 +82,10 @@ def read_flickr(folder: Path) -> Graph:
             warn_one_way="never",
             x=_load_array(folder / "feats.npy").astype(np.float32),
             y=y,
-            **{name: _mask(num_nodes, roles[key]) for name, key in zip(MASK_NAMES, ("tr", "va", "te"), strict=True)},
+            **{
+                name: mask_of_ids(f"role.json, {key}", roles[key], num_nodes)
+                for name, key in zip(MASK_NAMES, ("tr", "va", "te"), strict=True)
+            },
         )
 
 
@@ -99,9 +103,3 @@ def _check_ids(edge_index: NDArray[np.int64], num_nodes: int, name: str) -> None
     if edge_index.size and (edge_index.min() < 0 or edge_index.max() >= num_nodes):
         msg = f"{name} has node ids outside [0, {num_nodes}), so it does not belong to the feature file beside it."
         raise GraphError(msg)
-
-
-def _mask(num_nodes: int, ids: list[int]) -> NDArray[np.bool_]:
-    mask = np.zeros(num_nodes, np.bool_)
-    mask[np.array(ids, np.int64)] = True
-    return mask

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.errors import GraphError
 from falcon_gnn.graph import MASK_NAMES, Graph
+from falcon_gnn.masks import mask_of_ids
 
 SCHEMES = {"ogbn-arxiv": "time", "ogbn-products": "sales_ranking"}
 
@@ -90,7 +91,5 @@ def _whole(labels: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _mask(num_nodes: int, path: Path) -> NDArray[np.bool_]:
-    mask = np.zeros(num_nodes, np.bool_)
     with reading(path, "a list of node ids", _FIX):
-        mask[_read_matrix(path, np.int64)[:, 0]] = True
-    return mask
+        return mask_of_ids("the split", _read_matrix(path, np.int64), num_nodes)

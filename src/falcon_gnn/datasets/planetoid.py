@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.graph import Graph
+from falcon_gnn.masks import mask_of_ids
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500
@@ -94,9 +95,9 @@ def _assemble(parts: dict[str, Any]) -> Graph:
         warn_one_way="never",
         x=_features([parts["allx"], parts["tx"]], ids, num_nodes),
         y=y,
-        train_mask=_mask(num_nodes, np.arange(num_train)),
-        val_mask=_mask(num_nodes, np.arange(num_train, num_train + NUM_VALIDATION)),
-        test_mask=_mask(num_nodes, parts["test.index"]),
+        train_mask=mask_of_ids("y", np.arange(num_train), num_nodes),
+        val_mask=mask_of_ids("y", np.arange(num_train, num_train + NUM_VALIDATION), num_nodes),
+        test_mask=mask_of_ids("test.index", parts["test.index"], num_nodes),
     )
 
 
@@ -116,9 +117,3 @@ def _edge_index(neighbors: dict[int, list[int]]) -> NDArray[np.int64]:
     source = np.repeat(np.fromiter(neighbors, np.int64, len(neighbors)), [len(row) for row in neighbors.values()])
     target = np.fromiter((v for row in neighbors.values() for v in row), np.int64, len(source))
     return np.stack([source, target])
-
-
-def _mask(num_nodes: int, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    mask = np.zeros(num_nodes, np.bool_)
-    mask[ids] = True
-    return mask

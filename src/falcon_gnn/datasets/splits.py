@@ -12,6 +12,7 @@ from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import MASK_NAMES, Graph
 from falcon_gnn.graph_checks import BoolArray
 from falcon_gnn.labels import class_ids, infer_task, labelled_nodes
+from falcon_gnn.masks import mask_of_ids
 
 Split = Literal["public", "full", "random"]
 
@@ -102,7 +103,7 @@ def random_masks(
     unused = 1.0
     for name, share in zip(MASK_NAMES, shares, strict=True):
         chosen = _spread(order.size, min(share / unused, 1.0) if unused > 1e-9 else 0.0)
-        masks[name] = _mask(num_nodes, order[chosen]) if share > 0 else None
+        masks[name] = mask_of_ids(name, order[chosen], num_nodes) if share > 0 else None
         order = order[~chosen]
         unused -= share
     return masks
@@ -112,9 +113,3 @@ def _spread(length: int, share: float) -> BoolArray:
     """Choose round(share * length) of ``length`` places, evenly spread, so that each class is cut alike."""
     marks = np.arange(length + 1) * round(share * length) // max(length, 1)
     return np.diff(marks) > 0
-
-
-def _mask(num_nodes: int, ids: NDArray[np.int64]) -> BoolArray:
-    mask = np.zeros(num_nodes, np.bool_)
-    mask[ids] = True
-    return mask
