@@ -1,7 +1,7 @@
 """Which node each node ends up in, and the graph that is left (Alg. 1, lines 6 to 13)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from falcon_gnn.resources import require_memory
 
 Order = Literal["cluster", "global"]
 EdgeWeights = Literal["none", "count", "sum"]
-ORDERS: tuple[str, ...] = get_args(Order)
 _BLOCK_ENTRIES = 1 << 25
 """Entries of rows that are sorted between two readings, at least: 8 bytes each, 12 where they are counted."""
 _MOST_READINGS = 16
