@@ -103,7 +103,8 @@ def write_npz(graph: Graph, path: str | Path) -> None:
         path: The file to write, ending in ``.npz``.
 
     Raises:
-        GraphError: If the name ends otherwise, or a node attribute cannot be stored without pickle.
+        GraphError: If a node attribute cannot be stored without pickle.
+        OptionError: If the name ends otherwise.
     """
     target = Path(path)
     if target.suffix != ".npz":

@@ -141,7 +141,7 @@ def pick_masks(
         split_index: The split, in ``[0, S)``; None means the masks of shape ``(N,)``, or split 0 where there are none.
 
     Raises:
-        GraphError: If there is no such split.
+        OptionError: If there is no such split.
     """
     has_one = any(name in arrays for name in MASK_NAMES)
     has_many = any(name in attributes for name in SPLITS_NAMES)

@@ -30,7 +30,8 @@ def cosine_edges(x: ArrayLike, threshold: float) -> NDArray[np.int32]:
         Edges (u, v) with u < v, ascending, shape ``(2, E)``.
 
     Raises:
-        GraphError: If ``x`` is not a finite matrix or the threshold lies outside its range.
+        GraphError: If ``x`` is not a finite matrix.
+        OptionError: If the threshold lies outside its range.
     """
     rows = _checked_rows(x)
     if not -1 <= threshold < 1:

@@ -35,7 +35,8 @@ def make_source(
             each node of ``graph`` reads there.
 
     Raises:
-        GraphError: If the graph has no features or no labelled training node, or ``hop_source`` does not fit.
+        GraphError: If the graph has no features or no labelled training node, or those of ``hop_source`` do not fit.
+        OptionError: If ``hop_source`` is for other models, or names other nodes.
     """
     require_features(graph)
     if hop_source is not None and not config.trains_on_rows:
