@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -32,6 +34,20 @@ def test_mean_features_are_the_means_of_the_groups(case, is_sparse, data):
     found = result.graph.x.toarray() if is_sparse else result.graph.x
     expected = oracles.group_mean(x, result.assignment.tolist(), len(result.kept))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_means_over_all_nodes_hold_no_second_copy_of_the_features():
+    num_nodes = 4096
+    path = np.stack([np.arange(num_nodes - 1), np.arange(1, num_nodes)])
+    graph = Graph.from_edges(path, num_nodes, x=np.ones((num_nodes, 1024), np.float32))
+    options = {"node_budget": 2, "merge": "mean", "centrality": "degree", "num_clusters": 1}
+    collapse(graph, **options)
+    tracemalloc.start()
+    try:
+        collapse(graph, **options)
+        assert tracemalloc.get_traced_memory()[1] < graph.x.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @given(collapse_cases(), st.data())

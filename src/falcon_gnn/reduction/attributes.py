@@ -49,7 +49,8 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     weight = None if graph.node_weight is None else graph.node_weight[groups.scope_ids]
     sums = summing_matrix(groups.assignment, len(groups.kept), weight)
     if graph.x is not None:
-        arrays["x"] = _group_means(graph.x[groups.scope_ids], sums)
+        is_whole = len(groups.scope_ids) == graph.num_nodes
+        arrays["x"] = _group_means(graph.x if is_whole else graph.x[groups.scope_ids], sums)
     if graph.y is not None and encoding is not None:
         has_visible = _has_member(encoding.labelled, groups)
         arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums, has_visible)
