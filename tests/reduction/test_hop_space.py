@@ -1,5 +1,8 @@
 """Hop features of the nodes in scope in few columns, against the dense formula."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,3 +105,20 @@ def test_the_last_node_with_edges_counts_all_of_its_weight_beside_isolated_ones(
     graph = Graph.from_edges(edges, num_nodes=7, edge_weight=[0.5, 2.0, 3.0], x=np.eye(7, dtype=np.float32))
     expected = normalized_csr(graph).toarray() @ graph.x
     assert hop_space(graph.x, resolve_scope(graph, None), 1, 0) == pytest.approx(_unit(expected), abs=1e-6)
+
+
+def _resident_file_bytes():
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are resident")
+def test_features_of_a_mapped_file_are_let_go_of_block_by_block(tmp_path):
+    graph = _random_graph(1 << 14, 64)
+    scope = resolve_scope(graph, None)
+    expected = hop_space(graph.x, scope, 2, 0)
+    np.save(tmp_path / "x.npy", graph.x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    before = _resident_file_bytes()
+    assert (hop_space(mapped, scope, 2, 0) == expected).all()
+    assert _resident_file_bytes() - before < mapped.nbytes // 4

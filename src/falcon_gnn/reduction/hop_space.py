@@ -11,7 +11,7 @@ from falcon_gnn.progress import part_of_work, tell_share
 from falcon_gnn.propagation import inverse_root_degrees
 from falcon_gnn.reduction.matrix import column_range
 from falcon_gnn.reduction.scope import ScopedGraph
-from falcon_gnn.resources import require_memory
+from falcon_gnn.resources import release_pages, require_memory
 from falcon_gnn.threads import one_thread
 
 MAX_COLUMNS = 64
@@ -111,6 +111,7 @@ class _Rows:
             part = slice(start, min(start + step, self.shape[0]))
             block = self.x[part if self.ids is None else self.ids[part]]
             yield part, block.astype(np.float32, copy=False)
+            release_pages(self.x)
 
     def multiply(self, basis: NDArray[np.float32] | None, out: NDArray[np.float32]) -> None:
         """Write X B into ``out``; X itself without a basis."""
