@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.quantization import chunks
-from falcon_gnn.quantization.mlp import MLP, CompressedBlock
+from falcon_gnn.quantization.mlp import MLP
 
 SavedBytes = Callable[..., int]
 RelativeError = Callable[[Tensor, Tensor], float]
@@ -95,7 +95,7 @@ def slopes(loss: Callable[[], Tensor], parameter: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_gradients_with_dropout_are_those_of_the_drawn_network(batch_norm: bool, relative_error: RelativeError) -> None:
-    model = MLP(4, 8, 3, 3, dropout=0.4, input_dropout=0.3, batch_norm=batch_norm, bits=8).double()
+    model = MLP(4, 8, 3, 3, dropout=0.4, batch_norm=batch_norm, bits=8).double()
     x, target = torch.randn(25, 4, dtype=torch.float64, requires_grad=True), torch.randn(25, 3, dtype=torch.float64)
 
     def loss() -> Tensor:
@@ -121,19 +121,13 @@ def test_a_hidden_unit_costs_less_than_045_bytes(saved_bytes: SavedBytes, monkey
     assert saved_bytes(lambda: model(x), inputs=x) < 0.45 * 3 * 512 * 2000
 
 
-@pytest.mark.parametrize("batch_norm", [True, False])
-def test_a_unit_of_a_block_costs_less_than_08_bytes(batch_norm: bool, saved_bytes: SavedBytes) -> None:
-    block, x = CompressedBlock(256, 256, batch_norm=batch_norm), torch.randn(2000, 256, requires_grad=True)
-    assert saved_bytes(lambda: block(x)) < 0.8 * x.numel()
-
-
 def test_a_plain_unit_costs_8_bytes_and_a_bit(saved_bytes: SavedBytes) -> None:
     model, x = MLP(64, 512, 10, num_layers=4), torch.randn(2000, 64)
     assert saved_bytes(lambda: model(x), inputs=x) == pytest.approx(8.125 * 3 * 512 * 2000, rel=0.01)
 
 
 def test_torch_manual_seed_decides_a_training_pass(gradients: Gradients) -> None:
-    _, model = make_pair(2, input_dropout=0.2)
+    _, model = make_pair(2)
     x, target = torch.randn(100, 30), torch.randn(100, 7)
     runs = []
     for seed in (1, 1, 2):
@@ -180,24 +174,6 @@ def test_norms_set_to_evaluation_keep_their_statistics() -> None:
     assert torch.equal(compressed(x), plain(x))
 
 
-def test_a_block_equals_its_layers(relative_error: RelativeError) -> None:
-    block, x = CompressedBlock(30, 64, bits=8, dropout=0.0), torch.randn(500, 30, requires_grad=True)
-    reference = nn.Sequential(nn.Linear(30, 64), nn.BatchNorm1d(64), nn.ReLU())
-    reference[0].load_state_dict(block.linear.state_dict())
-    target = torch.randn(500, 64)
-    torch.testing.assert_close(block(x), reference(x))
-    found, expected = (torch.autograd.grad((model(x) * target).sum(), x)[0] for model in (block, reference))
-    assert relative_error(found, expected) < 0.02
-
-
-def test_a_block_in_evaluation_equals_its_layers_to_the_last_bit() -> None:
-    block, x = CompressedBlock(30, 64), torch.randn(50, 30)
-    block(x + 1)
-    assert block.norm is not None
-    reference = nn.Sequential(block.linear, block.norm, nn.ReLU()).eval()
-    assert torch.equal(block.eval()(x), reference(x))
-
-
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_autocast_runs_the_products_in_bfloat16(
     num_layers: int, gradients: Gradients, relative_error: RelativeError
@@ -220,12 +196,7 @@ def test_frozen_parameters_get_no_gradient(gradients: Gradients) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"bits": 3}, "bits must be"),
-        ({"dropout": 1.5}, "dropout must lie"),
-        ({"input_dropout": -1.0}, "input_dropout must lie"),
-    ],
+    ("options", "message"), [({"bits": 3}, "bits must be"), ({"dropout": 1.5}, "dropout must lie")]
 )
 def test_options_out_of_range_are_named(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig, InputLevel
+from falcon_gnn.quantization.chain_levels import BlockLevel, ChainConfig
 from falcon_gnn.quantization.chunks import Scratch, row_chunks
 from falcon_gnn.quantization.moments import ColumnMoments
 from falcon_gnn.quantization.products import add_outer_, add_product, column_sums, multiply, product_dtype
@@ -41,11 +41,11 @@ class _ChainFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, config: ChainConfig, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        chain = _Chain(config, x, x.shape, parameters, product_dtype(x))
+        chain = _Chain(config, x, parameters, product_dtype(x))
         with torch.autocast(x.device.type, enabled=False):
             output, statistics = chain.forward()
-        ctx.config, ctx.shape, ctx.num_parameters, ctx.dtype = config, x.shape, len(parameters), chain.dtype
-        ctx.save_for_backward(x if config.keeps_input else None, *parameters, *chain.saved())
+        ctx.config, ctx.num_parameters, ctx.dtype = config, len(parameters), chain.dtype
+        ctx.save_for_backward(x, *parameters, *chain.saved())
         ctx.mark_non_differentiable(statistics)
         return output, statistics
 
@@ -53,7 +53,7 @@ class _ChainFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, *tensors = ctx.saved_tensors
-        chain = _Chain(ctx.config, x, ctx.shape, tensors[: ctx.num_parameters], ctx.dtype)
+        chain = _Chain(ctx.config, x, tensors[: ctx.num_parameters], ctx.dtype)
         chain.restore(iter(tensors[ctx.num_parameters :]))
         with torch.autocast(gradient.device.type, enabled=False):
             input_gradient, gradients = chain.backward(gradient, ctx.needs_input_grad[0])
@@ -66,37 +66,32 @@ class _Chain:
     def __init__(
         self,
         config: ChainConfig,
-        x: Tensor | None,
-        shape: Sequence[int],
+        x: Tensor,
         parameters: Sequence[Tensor],
         dtype: torch.dtype | None,
     ) -> None:
-        self.config, self.shape, self.dtype = config, shape, dtype
+        self.config, self.x, self.dtype = config, x, dtype
         per_block = 4 if config.batch_norm else 2
-        num_blocks = (len(parameters) - 2 * config.has_head) // per_block
+        num_blocks = (len(parameters) - 2) // per_block
         blocks = [parameters[per_block * i : per_block * (i + 1)] for i in range(num_blocks)]
         self.scratch = Scratch(parameters[0])
         self.blocks = [
             BlockLevel(config, (block[2], block[3]) if config.batch_norm else None, self.scratch) for block in blocks
         ]
-        self.linears = [(block[0], block[1]) for block in blocks]
-        if config.has_head:
-            self.linears.append((parameters[-2], parameters[-1]))
-        self.input = InputLevel(config, x, self.scratch)
-        widest = max(shape[1], *(weight.shape[0] for weight, _ in self.linears))
-        self.chunks = list(row_chunks(shape[0], widest, parameters[0]))
+        self.linears = [(block[0], block[1]) for block in [*blocks, parameters[-2:]]]
+        widest = max(x.shape[1], *(weight.shape[0] for weight, _ in self.linears))
+        self.chunks = list(row_chunks(x.shape[0], widest, parameters[0]))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return output and statistics; the levels then hold what the backward pass needs."""
-        self.input.start_forward(self.shape[0])
         for block in self.blocks:
-            block.start_forward(self.shape[0])
+            block.start_forward(self.x.shape[0])
         hidden: Tensor | None = None
         statistics = []
         for depth, (weight, bias) in enumerate(self.linears):
             moments = self._moments(depth)
             if hidden is None or depth == len(self.blocks):
-                target = weight.new_empty(self.shape[0], weight.shape[0])
+                target = weight.new_empty(self.x.shape[0], weight.shape[0])
             else:
                 target = hidden
             for rows in self.chunks:
@@ -110,15 +105,12 @@ class _Chain:
                 self.blocks[depth].set_moments(moments)
             hidden = target
         assert hidden is not None
-        if not self.config.has_head:
-            for rows in self.chunks:
-                hidden[rows] = self.blocks[-1].activate(hidden[rows], rows)
         return hidden, torch.stack(statistics) if statistics else hidden.new_empty(0)
 
     def backward(self, gradient: Tensor, needs_input_gradient: bool) -> tuple[Tensor | None, list[Tensor]]:
         """Return the gradient of the input, if needed, and those of the parameters in their order."""
         hidden = self._start_backward(gradient)
-        below = gradient.new_empty(*self.shape) if needs_input_gradient else None
+        below = gradient.new_empty(*self.x.shape) if needs_input_gradient else None
         gradients: list[Tensor] = []
         for depth in reversed(range(len(self.linears))):
             weight, bias = self.linears[depth]
@@ -136,14 +128,13 @@ class _Chain:
         return below, gradients
 
     def saved(self) -> list[Tensor]:
-        """Return all that the levels keep, but the input itself."""
-        return [*self.input.saved(), *(tensor for block in self.blocks for tensor in block.saved())]
+        """Return all that the blocks keep."""
+        return [tensor for block in self.blocks for tensor in block.saved()]
 
     def restore(self, tensors: Iterator[Tensor]) -> None:
         """Take back what :meth:`saved` returned."""
         dtype = self.linears[0][0].dtype
         num_rows = [rows.stop - rows.start for rows in self.chunks]
-        self.input.restore(tensors, [(count, self.shape[1]) for count in num_rows], dtype)
         for block, (weight, _) in zip(self.blocks, self.linears, strict=False):
             block.restore(tensors, [(count, weight.shape[0]) for count in num_rows], dtype)
 
@@ -154,20 +145,16 @@ class _Chain:
 
     def _activate(self, depth: int, rows: slice, hidden: Tensor | None) -> Tensor:
         if depth == 0 or hidden is None:
-            return self.input.activate(rows)
+            return self.x[rows]
         return self.blocks[depth - 1].activate(hidden[rows], rows)
 
     def _start_backward(self, gradient: Tensor) -> Tensor | None:
-        """Return the matrix for the hidden gradients; without a head it holds those of the last block's γx̂ + β."""
+        """Return the matrix for the hidden gradients."""
         if not self.blocks:
             return None
-        hidden = gradient.new_empty(self.shape[0], self.linears[0][0].shape[0])
+        hidden = gradient.new_empty(self.x.shape[0], self.linears[0][0].shape[0])
         for block in self.blocks:
             block.start_backward(hidden)
-        if not self.config.has_head:
-            for index, rows in enumerate(self.chunks):
-                hidden[rows] = gradient[rows]
-                self.blocks[-1].mask_gradient_(index, hidden[rows])
         return hidden
 
     def _upper_gradient(self, depth: int, index: int, gradient: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -185,9 +172,6 @@ class _Chain:
         if depth:
             assert target is not None
             return self.blocks[depth - 1].rebuild(index, multiply(upper, weight, target[rows], self.dtype))
-        rebuilt = self.input.rebuild(index, rows)
         if target is not None:
-            chunk = multiply(upper, weight, target[rows], self.dtype)
-            if rebuilt.multiplier is not None:
-                chunk.mul_(rebuilt.multiplier)
-        return rebuilt.activation
+            multiply(upper, weight, target[rows], self.dtype)
+        return self.x[rows]

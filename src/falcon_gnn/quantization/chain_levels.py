@@ -1,4 +1,4 @@
-"""The levels of a chain, its input and its hidden blocks: what each keeps per chunk of rows, and how it comes back.
+"""The hidden blocks of a chain: what each keeps per chunk of rows, and how it comes back.
 
 With x̂ the normalised value, m the mask of ReLU and dropout and s the dropout scale, a block's output is
 a = m·s·(γx̂ + β). A gradient g of that output becomes m·s·g, and with the means of this and of its product with x̂ over
@@ -13,9 +13,9 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from falcon_gnn.quantization.bitmask import apply_mask_, dropout_bits, keep_factor, mask_multiplier
+from falcon_gnn.quantization.bitmask import keep_factor
 from falcon_gnn.quantization.chunks import Scratch
-from falcon_gnn.quantization.codec import QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.codec import QuantizedTensor
 from falcon_gnn.quantization.draws import draw_row_seeds, seeds_of
 from falcon_gnn.quantization.hidden_ops import activate, hidden_gradient, mask_gradient_
 from falcon_gnn.quantization.moments import ColumnMoments, SharedBatch
@@ -30,92 +30,16 @@ class ChainConfig:
     Attributes:
         bits: Bits per kept value: 1, 2, 4 or 8.
         dropout: Probability of dropping a hidden unit.
-        input_dropout: Probability of dropping an input value.
         batch_norm: Whether the blocks normalise.
         eps: Added to the variance.
-        has_head: Whether a linear layer follows the last block.
-        keeps_input: Whether the input is kept by reference; otherwise it is kept at ``bits`` bits.
         shared: The batch that the rows are a part of, where the blocks normalise over several devices.
     """
 
     bits: int
     dropout: float = 0.0
-    input_dropout: float = 0.0
     batch_norm: bool = True
     eps: float = 1e-5
-    has_head: bool = True
-    keeps_input: bool = True
     shared: SharedBatch | None = None
-
-
-@dataclass(frozen=True)
-class Rebuilt:
-    """A chunk of the input, rebuilt for the backward pass.
-
-    Attributes:
-        activation: What the first linear layer saw, shape ``(rows, width)``.
-        multiplier: m·s, what its gradient is multiplied with; None stands for 1.
-    """
-
-    activation: Tensor
-    multiplier: Tensor | None = None
-
-
-class InputLevel:
-    """The input of a chain, with the mask of its dropout."""
-
-    def __init__(self, config: ChainConfig, x: Tensor | None, scratch: Scratch) -> None:
-        self.config = config
-        self.x = x
-        self.scratch = scratch
-        self.mask_seeds = self.code_seeds = torch.empty(0)
-        self.masks: list[Tensor] = []
-        self.codes: list[QuantizedTensor] = []
-
-    def start_forward(self, num_rows: int) -> None:
-        """Draw the seeds of the pass, for all rows."""
-        if self.config.input_dropout:
-            self.mask_seeds = draw_row_seeds(num_rows)
-        if not self.config.keeps_input:
-            self.code_seeds = draw_row_seeds(num_rows)
-
-    def activate(self, rows: slice) -> Tensor:
-        """Return a chunk of the input after dropout, and keep what rebuilds it."""
-        assert self.x is not None
-        chunk, dropout = self.x[rows], self.config.input_dropout
-        if dropout:
-            chunk = self.scratch.take("input", chunk.shape).copy_(chunk)
-            self.masks.append(dropout_bits(seeds_of(self.mask_seeds, rows), chunk, dropout))
-            apply_mask_(chunk, self.masks[-1], keep_factor(dropout))
-        if not self.config.keeps_input:
-            self.codes.append(quantize(chunk, self.config.bits, seed=seeds_of(self.code_seeds, rows)))
-        return chunk
-
-    def rebuild(self, index: int, rows: slice) -> Rebuilt:
-        """Return chunk ``index``, which is made of ``rows``, as the first linear layer saw it."""
-        if not self.config.keeps_input:
-            chunk = dequantize(self.codes[index], self.scratch.take("input", self.codes[index].shape))
-        else:
-            assert self.x is not None
-            chunk = self.x[rows]
-        if not self.masks:
-            return Rebuilt(chunk)
-        multiplier = self.scratch.take("multiplier", chunk.shape)
-        mask_multiplier(self.masks[index], keep_factor(self.config.input_dropout), multiplier)
-        if self.config.keeps_input:
-            chunk = torch.mul(chunk, multiplier, out=self.scratch.take("input", chunk.shape))
-        return Rebuilt(chunk, multiplier)
-
-    def saved(self) -> list[Tensor]:
-        """Return all kept tensors but the input itself."""
-        return [*self.masks, *flatten_codes(self.codes)]
-
-    def restore(self, tensors: Iterator[Tensor], shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> None:
-        """Take back the tensors that :meth:`saved` returned from an iterator over the tensors of all levels."""
-        if self.config.input_dropout:
-            self.masks = list(islice(tensors, len(shapes)))
-        if not self.config.keeps_input:
-            self.codes = restore_codes(list(islice(tensors, 3 * len(shapes))), shapes, dtype, self.config.bits)
 
 
 class BlockLevel:
@@ -157,9 +81,15 @@ class BlockLevel:
         return chunk
 
     def rebuild(self, index: int, gradient: Tensor) -> Tensor:
-        """Return chunk ``index`` as the next linear layer saw it, up to quantisation; mask its gradient as well."""
+        """Return chunk ``index`` as the next linear layer saw it, up to quantisation.
+
+        Its gradient is turned in place into that of γx̂ + β, and added to the sums.
+        """
         activation = self.scratch.take("activation", self.codes[index].shape)
-        self.mask_gradient_(index, gradient, activation)
+        affine, factor, kept = self.norm or (), keep_factor(self.config.dropout), self.codes[index].tensors
+        sums = mask_gradient_(gradient, self.masks[index], kept, self.config.bits, affine, factor, activation)
+        if self.norm is not None:
+            self.sums.add_(sums)
         return activation
 
     def start_backward(self, hidden: Tensor) -> None:
@@ -167,16 +97,6 @@ class BlockLevel:
         self.num_rows = hidden.shape[0]
         if self.norm is not None:
             self.sums = hidden.new_zeros(2, hidden.shape[1])
-
-    def mask_gradient_(self, index: int, gradient: Tensor, activation: Tensor | None = None) -> None:
-        """Turn a chunk of the output's gradient in place into that of γx̂ + β, and add it to the sums.
-
-        ``activation`` takes what the next linear layer saw.
-        """
-        affine, factor, kept = self.norm or (), keep_factor(self.config.dropout), self.codes[index].tensors
-        sums = mask_gradient_(gradient, self.masks[index], kept, self.config.bits, affine, factor, activation)
-        if self.norm is not None:
-            self.sums.add_(sums)
 
     def average_gradients(self) -> None:
         """Take the means over the whole batch, once the sums cover all rows of this device."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import pairwise, zip_longest
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.quantization.chain import run_chain
@@ -35,7 +34,6 @@ class MLP(nn.Module):
         out_channels: Width of the output.
         num_layers: Linear layers, at least 1.
         dropout: Probability of dropping a hidden unit in training, in [0, 1].
-        input_dropout: Probability of dropping an input value in training, in [0, 1].
         batch_norm: Whether to normalise before every ReLU.
         bits: Bits per kept activation, 1, 2, 4 or 8; None keeps them as they are.
 
@@ -57,7 +55,6 @@ class MLP(nn.Module):
         num_layers: int,
         *,
         dropout: float = 0.5,
-        input_dropout: float = 0.0,
         batch_norm: bool = True,
         bits: int | None = None,
     ) -> None:
@@ -66,10 +63,9 @@ class MLP(nn.Module):
             in_channels=in_channels, hidden_channels=hidden_channels, out_channels=out_channels, num_layers=num_layers
         )
         check_dropout(dropout, "dropout")
-        check_dropout(input_dropout, "input_dropout")
         if bits is not None:
             check_bits(bits)
-        self.dropout, self.input_dropout, self.bits = dropout, input_dropout, bits
+        self.dropout, self.bits = dropout, bits
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.linears = nn.ModuleList(nn.Linear(width, next_width) for width, next_width in pairwise(widths))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:-1] if batch_norm)
@@ -95,9 +91,7 @@ class MLP(nn.Module):
         _check_input(x, linears[0], norms if self.training else [])
         # A norm that was set to evaluation by itself uses its running statistics, which the chain does not know.
         if self.bits is not None and self.training and all(norm.training for norm in norms):
-            config = ChainConfig(self.bits, self.dropout, self.input_dropout)
-            return _run_training_chain(x, config, linears, norms)
-        x = functional.dropout(x, self.input_dropout, self.training)
+            return _run_training_chain(x, ChainConfig(self.bits, self.dropout), linears, norms)
         for layer, norm in zip_longest(linears[:-1], norms):
             x = apply_linear(x, layer.weight, layer.bias)
             x = relu_dropout(x if norm is None else norm(x), self.dropout, self.training, inplace=True)
@@ -108,13 +102,7 @@ class MLP(nn.Module):
 
         Args:
             first_place: Draws that come before those of the first hidden layer.
-
-        Raises:
-            OptionError: If the model drops input values.
         """
-        if self.input_dropout:
-            msg = f"a step in pieces needs input_dropout=0, got {self.input_dropout}"
-            raise OptionError(msg)
         linears, norms = self._layers()
         blocks, place = [], first_place
         for linear, norm in zip_longest(linears[1:], norms):
@@ -126,52 +114,6 @@ class MLP(nn.Module):
     def _layers(self) -> tuple[list[nn.Linear], list[nn.BatchNorm1d]]:
         linears = [layer for layer in self.linears if isinstance(layer, nn.Linear)]
         return linears, [layer for layer in self.norms if isinstance(layer, nn.BatchNorm1d)]
-
-
-class CompressedBlock(nn.Module):
-    """A hidden block, dropout(relu(norm(linear(x)))), that keeps its activations compressed in training.
-
-    It keeps its input and the normalised value at ``bits`` bits each, and one bit for ReLU and dropout together: 0.66
-    bytes per unit at 2 bits and equal widths. Blocks in a row do better in an :class:`MLP`, which keeps no inputs.
-
-    Args:
-        in_channels: Width of the input.
-        out_channels: Width of the output.
-        bits: Bits per kept activation, 1, 2, 4 or 8.
-        dropout: Probability of dropping a unit in training, in [0, 1].
-        batch_norm: Whether to normalise before the ReLU.
-
-    Raises:
-        OptionError: If an argument lies outside its range.
-    """
-
-    def __init__(
-        self, in_channels: int, out_channels: int, bits: int = 2, dropout: float = 0.5, batch_norm: bool = True
-    ) -> None:
-        super().__init__()
-        _check_sizes(in_channels=in_channels, out_channels=out_channels)
-        check_bits(bits)
-        check_dropout(dropout, "dropout")
-        self.bits, self.dropout = bits, dropout
-        self.linear = nn.Linear(in_channels, out_channels)
-        self.norm = nn.BatchNorm1d(out_channels) if batch_norm else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the output, shape ``(rows, out_channels)``.
-
-        Args:
-            x: Input, shape ``(rows, in_channels)``.
-
-        Raises:
-            OptionError: If ``x`` has another shape, or one row only while batch norm is in training.
-        """
-        norms = [] if self.norm is None else [self.norm]
-        _check_input(x, self.linear, norms if self.training else [])
-        if self.training:
-            config = ChainConfig(self.bits, self.dropout, has_head=False, keeps_input=False)
-            return _run_training_chain(x, config, [self.linear], norms)
-        hidden = self.linear(x)
-        return functional.relu(hidden if self.norm is None else self.norm(hidden))
 
 
 def _run_training_chain(
