@@ -43,7 +43,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
         "dropout bits": (kernels.dropout_bits_kernel, {"GROUPS": 4}),
         "pack bits": (kernels.pack_bits_kernel, {"GROUPS": 4}),
         "unpack bits": (kernels.unpack_bits_kernel, {"GROUPS": 4}),
-        "apply mask": (kernels.multiply_mask_kernel, {"GROUPS": 4, "IN_PLACE": True}),
+        "apply mask": (kernels.multiply_mask_kernel, {"GROUPS": 4}),
         "mask gradient": (
             kernels.mask_gradient_kernel, tiles | {"BITS": 2, "HAS_NORM": True, "HAS_ACTIVATION": True},
         ),

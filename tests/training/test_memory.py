@@ -192,7 +192,6 @@ def operator_calls() -> list[tuple[object, str, tuple[object, ...]]]:
             (codec._dequantize, "dequantize", (q.packed, q.zero, q.scale, 2, 256, torch.empty_like(x.contiguous()))),
             (bitmask._pack_bits, "pack_bits", (x > 0,)),
             (bitmask._unpack_bits, "unpack_bits", (packed, x.shape)),
-            (bitmask.mask_multiplier, "mask_multiplier", (packed, 2.0, torch.empty_like(x.contiguous()))),
             (bitmask.relu_dropout_, "relu_dropout_", (x.contiguous(), seed, 0.5)),
             (bitmask.apply_mask_, "apply_mask_", (x.contiguous(), packed, 2.0)),
         ]

@@ -377,24 +377,20 @@ def _unpack_run(run, mask, on):  # type: ignore[no-untyped-def]
 
 
 @kernel(parallel=True)
-def multiply_mask(x, mask, factor, in_place):  # type: ignore[no-untyped-def]
-    """Multiply with the factor where a bit is set and with 0 elsewhere, or write these."""
+def multiply_mask(x, mask, factor):  # type: ignore[no-untyped-def]
+    """Multiply with the factor where a bit is set and with 0 elsewhere."""
     for run in prange(_num_runs(_num_groups(x))):
-        _multiply_run(np.int64(run), x, mask, factor, in_place)
+        _multiply_run(np.int64(run), x, mask, factor)
 
 
 @subroutine()
-def _multiply_run(run, x, mask, factor, in_place):  # type: ignore[no-untyped-def]
+def _multiply_run(run, x, mask, factor):  # type: ignore[no-untyped-def]
     on = np.empty(GROUP, np.uint8)
     for g in _groups_of(run, x):
         _unpack(mask, g, 1, on.view(np.uint64))
         first = np.uint64(g) * _GROUP
-        if in_place:
-            for j in range(_count(x, g)):
-                x[first + j] *= factor if on[j] else _ZERO
-        else:
-            for j in range(_count(x, g)):
-                x[first + j] = factor if on[j] else _ZERO
+        for j in range(_count(x, g)):
+            x[first + j] *= factor if on[j] else _ZERO
 
 
 @kernel(parallel=True)

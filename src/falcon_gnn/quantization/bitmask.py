@@ -178,27 +178,6 @@ def _(x: Tensor, seed: Tensor | None, dropout: float) -> int:
     return block * (2 + max(4, x.element_size())) + (0 if seed is None else halves_bytes(block)) + converted_bytes(x)
 
 
-@torch.library.custom_op("falcon_gnn::mask_multiplier", mutates_args=("out",))
-def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
-    """Write ``factor`` where a bit is set and 0 elsewhere to a contiguous floating tensor."""
-    flat = out.view(-1)
-    for values, octets in _blocks(out.numel(), out.device):
-        _write_multiplier(packed[octets], factor, flat[values])
-
-
-@mask_multiplier.register_fake
-def _(packed: Tensor, factor: float, out: Tensor) -> None:
-    return None
-
-
-run_kernels(mask_multiplier, "mask_multiplier")
-
-
-@declares_temporaries("falcon_gnn::mask_multiplier")
-def _(packed: Tensor, factor: float, out: Tensor) -> int:
-    return _block_values(out, out.numel()) + converted_bytes(out)
-
-
 @torch.library.custom_op("falcon_gnn::apply_mask_", mutates_args=("x",))
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Multiply a contiguous ``x`` in place with ``factor`` where a bit is set and with 0 elsewhere."""

@@ -95,14 +95,14 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     return packed
 
 
-def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
-    """Carry out ``falcon_gnn::mask_multiplier``."""
-    _multiply_mask(out, packed, factor, in_place=False)
-
-
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Carry out ``falcon_gnn::apply_mask_``."""
-    _multiply_mask(x, packed, factor, in_place=True)
+    rounded = np.float32(rounded_factor(factor, x))
+
+    def multiply(values: Tensor, groups: slice) -> None:
+        kernels.multiply_mask(values.numpy(), _words_of(packed[byte_range(groups, 1)]), rounded)
+
+    _by_parts(x, multiply)
 
 
 def mask_columns_(values: Tensor, packed: Tensor, first: int, factor: float) -> None:
@@ -184,15 +184,6 @@ def merge_moments_(mean: Tensor, squares: Tensor, chunk: Tensor, seen: int) -> N
     """Carry out ``falcon_gnn::merge_moments_``."""
     partial = torch.empty(_num_parts(chunk), 2, chunk.shape[1])
     kernels.merge_moments(chunk.numpy(), partial.numpy(), mean.numpy(), squares.numpy(), seen)
-
-
-def _multiply_mask(x: Tensor, packed: Tensor, factor: float, *, in_place: bool) -> None:
-    rounded = np.float32(rounded_factor(factor, x))
-
-    def multiply(values: Tensor, groups: slice) -> None:
-        kernels.multiply_mask(values.numpy(), _words_of(packed[byte_range(groups, 1)]), rounded, in_place)
-
-    _by_parts(x, multiply, reads=in_place)
 
 
 def _activate(

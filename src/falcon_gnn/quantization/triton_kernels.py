@@ -238,18 +238,14 @@ def dropout_bits_kernel(seed_ptr, mask_ptr, num_groups, groups_per_seed, numerat
 
 
 @triton.jit(do_not_specialize=_COUNTS)
-def multiply_mask_kernel(
-    x_ptr, mask_ptr, num_values, num_groups, factor, IN_PLACE: tl.constexpr, GROUPS: tl.constexpr
-):  # fmt: skip
-    """Multiply with the factor where a bit is set and with 0 elsewhere, or write these."""
+def multiply_mask_kernel(x_ptr, mask_ptr, num_values, num_groups, factor, GROUPS: tl.constexpr):
+    """Multiply with the factor where a bit is set and with 0 elsewhere."""
     group, place = _tile(GROUPS)
     index = group[:, None, None] * 256 + place
     is_real = index < num_values
     multiplier = tl.where(_load_bits(mask_ptr, group, num_groups) != 0, factor, 0.0)
-    if IN_PLACE:
-        value = _widen(tl.load(x_ptr + index, mask=is_real, other=0.0))
-        multiplier = value * multiplier.to(value.dtype)
-    _store(x_ptr + index, multiplier, is_real)
+    value = _widen(tl.load(x_ptr + index, mask=is_real, other=0.0))
+    _store(x_ptr + index, value * multiplier.to(value.dtype), is_real)
 
 
 @triton.jit

@@ -66,16 +66,9 @@ def relu_dropout_(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     return packed
 
 
-def mask_multiplier(packed: Tensor, factor: float, out: Tensor) -> None:
-    """Carry out ``falcon_gnn::mask_multiplier``."""
-    _launch_groups(
-        kernels.multiply_mask_kernel, out, out, packed, *_counts(out), rounded_factor(factor, out), IN_PLACE=False
-    )
-
-
 def apply_mask_(x: Tensor, packed: Tensor, factor: float) -> None:
     """Carry out ``falcon_gnn::apply_mask_``."""
-    _launch_groups(kernels.multiply_mask_kernel, x, x, packed, *_counts(x), rounded_factor(factor, x), IN_PLACE=True)
+    _launch_groups(kernels.multiply_mask_kernel, x, x, packed, *_counts(x), rounded_factor(factor, x))
 
 
 def activate(
