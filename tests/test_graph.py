@@ -248,6 +248,12 @@ def test_the_arrays_of_a_graph_cannot_be_written():
         graph.node_attributes["new"] = 1
 
 
+@pytest.mark.parametrize("key", [3, None, ("a", "b"), ""])
+def test_a_node_attribute_has_a_text_as_its_name(key):
+    with pytest.raises(GraphError, match=r"node_attributes\[.*\] must have a name, a text"):
+        _path(node_attributes={key: np.arange(5)})
+
+
 def test_features_are_neither_copied_nor_read_into_memory(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((5, 2)))
     x = np.load(tmp_path / "x.npy", mmap_mode="r")

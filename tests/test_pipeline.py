@@ -109,6 +109,12 @@ def test_the_options_of_a_user_make_the_run_they_name() -> None:
             RunConfig.of(TRAINING, None, given)
 
 
+def test_a_model_in_place_of_its_training_is_refused() -> None:
+    for make in (RunConfig.recommended, lambda model, budget: RunConfig.of(model, budget, {})):
+        with pytest.raises(OptionError, match="training must be a TrainConfig, got ModelConfig"):
+            make(ModelConfig(), 0.5)  # type: ignore[arg-type]
+
+
 def test_the_survivors_are_found_in_the_unreduced_training_graph(graph: Graph) -> None:
     trained = reduce_training_graph(graph, RunConfig(TRAINING, QUARTER, hops_from="original"))
     assert trained.graph.num_nodes == 20

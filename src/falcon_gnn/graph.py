@@ -73,7 +73,7 @@ class Graph:
             Eq. 3.
         label_distribution: A class as probabilities, shape ``(N, L)``, rows that sum to 1: what a training loss then
             compares with in place of ``y``. Not to be taken for multi-label targets, which are ``y`` of that shape.
-        node_attributes: Any other arrays with one row per node, dense or ``scipy.sparse.csr_array``.
+        node_attributes: Any other arrays with one row per node, dense or ``scipy.sparse.csr_array``, by name.
         cleaning: What the edge list needed when the graph was built.
 
     Example:
@@ -111,10 +111,7 @@ class Graph:
         for name in WEIGHT_NAMES:
             _set(self, name, checked_node_weight(name, getattr(self, name), num_nodes))
         _set(self, "label_distribution", checked_distribution(self.label_distribution, num_nodes))
-        attributes = {
-            name: checked_attribute(f"node_attributes[{name!r}]", value, num_nodes)
-            for name, value in self.node_attributes.items()
-        }
+        attributes = {name: checked_attribute(name, value, num_nodes) for name, value in self.node_attributes.items()}
         _set(self, "node_attributes", MappingProxyType(attributes))
 
     @classmethod

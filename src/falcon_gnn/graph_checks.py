@@ -195,8 +195,12 @@ def _node_column(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def checked_attribute(name: str, value: Any, num_nodes: int) -> Any:
-    """Return an array with one row per node, dense or sparse."""
+def checked_attribute(key: Any, value: Any, num_nodes: int) -> Any:
+    """Return a node attribute, one row per node, dense or sparse; its ``key`` must be a text, as files need."""
+    name = f"node_attributes[{key!r}]"
+    if not isinstance(key, str) or not key:
+        msg = f"{name} must have a name, a text that is not empty, got {type(key).__name__}. Rename it."
+        raise GraphError(msg)
     value = _with_matrix(value)
     if not hasattr(value, "tocsr"):
         return frozen(_node_array(name, value, num_nodes))

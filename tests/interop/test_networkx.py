@@ -67,6 +67,20 @@ def test_weights_follow_their_edges_by_the_name_given():
     assert not from_networkx(graph).is_weighted
 
 
+def test_a_name_that_no_node_or_edge_has_is_refused_with_those_there():
+    graph = nx.Graph()
+    graph.add_nodes_from("ab", age=30.0)
+    graph.add_edge("a", "b", capacity=2.0)
+    with pytest.raises(OptionError, match=r"x must be one of age, None, got 'agee'\. Did you mean 'age'\?"):
+        from_networkx(graph, x="agee")
+    with pytest.raises(OptionError, match=r"y must be one of age, None, got \('age', 'b'\)"):
+        from_networkx(graph, y=("age", "b"))
+    with pytest.raises(OptionError, match="weight must be one of capacity, None, got 'cost'"):
+        from_networkx(graph, weight="cost")
+    with pytest.raises(OptionError, match="x must be one of None, got 'age'"):
+        from_networkx(nx.path_graph(3), x="age")
+
+
 def test_parallel_edges_are_folded_and_their_weights_add_up():
     graph = nx.MultiGraph()
     graph.add_weighted_edges_from([(0, 1, 1.0), (1, 0, 2.5), (1, 2, 1.0), (2, 2, 1.0)])

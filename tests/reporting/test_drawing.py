@@ -109,6 +109,11 @@ def test_the_reduced_graph_in_place_of_the_input_is_refused() -> None:
         draw_collapse(result.graph, result)
 
 
+def test_the_reduced_graph_in_place_of_the_result_is_refused() -> None:
+    with pytest.raises(OptionError, match="result must be a CollapseResult, got Graph"):
+        draw_collapse(PATH, _path_in_two().graph)  # type: ignore[arg-type]
+
+
 def test_without_networkx_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "networkx", None)
     with pytest.raises(MissingDependencyError, match=r"networkx is needed.*falcon-gnn\[report\]"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.graph_checks import require_graph
@@ -16,12 +17,14 @@ from falcon_gnn.text import text_array
 
 AUTO = "auto"
 """Use the attributes ``x`` and ``y``, unless they look like coordinates."""
+_WEIGHT = "weight"
+"""NetworkX's own name for it, read where there is one."""
 
 _UNLABELLED = -1
 _PLACES = ("coordinate_x", "coordinate_y")
 
 
-def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, weight: str | None = "weight") -> Graph:
+def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, weight: str | None = _WEIGHT) -> Graph:
     """Return the graph of a NetworkX graph; node i is its i-th node.
 
     Labels of nodes that are not 0 ... N-1 in this order are kept as the node attribute ``node_id``. Parallel edges are
@@ -32,16 +35,16 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
 
     Args:
         graph: ``networkx.Graph``, ``DiGraph`` or a multigraph.
-        x: Node attribute with a number or a vector per node; ignored where no node has it. By default ``"x"``, unless
+        x: Node attribute with a number or a vector per node. By default ``"x"`` where nodes have it, unless
             ``x`` and ``y`` are coordinates, as OSMnx and Pajek files have them: one number each, with fractions or
             beside a place's other marks. They are kept as ``coordinate_x`` and ``coordinate_y`` then, with a warning.
         y: Node attribute with the label, a number or a vector; by default ``"y"``, likewise.
-        weight: Edge attribute with weights; ignored where no edge has it.
+        weight: Edge attribute with weights; by default ``"weight"`` where edges have it.
 
     Raises:
         GraphError: If ``graph`` is no NetworkX graph, or only some nodes have features or some edges weights, or as
             :meth:`falcon_gnn.graph.Graph.from_edges`.
-        OptionError: If ``x``, ``y`` or ``weight`` cannot name one attribute.
+        OptionError: If ``x``, ``y`` or ``weight`` names no attribute that is there.
 
     Example:
         >>> import networkx as nx
@@ -59,6 +62,9 @@ def from_networkx(graph: Any, *, x: str | None = AUTO, y: str | None = AUTO, wei
     ends = np.array([(place[u], place[v]) for u, v in graph.edges()], np.int64).reshape(-1, 2).T
     rows = [graph.nodes[label] for label in labels]
     known = {name for row in rows for name in row}
+    for option, name in (("x", x), ("y", y)):
+        if rows and name != AUTO:
+            check_choice(option, name, (*sorted(known, key=str), None))
     is_place = AUTO in (x, y) and _are_coordinates(graph, rows, known)
     attributes = _places(rows) if is_place else {}
     taken = {"x", "y"} if is_place else set()
@@ -223,6 +229,9 @@ def _weights(graph: Any, name: str | None) -> NDArray[np.float64] | None:
     values = [value for _, _, value in graph.edges(data=name)]
     num_missing = sum(value is None for value in values)
     if num_missing == len(values):
+        if values and name != _WEIGHT:
+            known = {key for _, _, held in graph.edges(data=True) for key in held}
+            check_choice("weight", name, (*sorted(known, key=str), None))
         return None
     if num_missing:
         msg = f"edge attribute {name!r} must be on every edge or on none; {num_missing} of {len(values)} lack it."

@@ -157,7 +157,12 @@ class RunConfig:
             correct_and_smooth: As in the class.
             options: Fields of :class:`CollapseConfig`, and ``normalize_hops``, ``weight_power`` and ``train_on`` of
                 :class:`TrainConfig`; they override the recommendation.
+
+        Raises:
+            OptionError: If ``training`` is no ``TrainConfig``, or an option is not allowed.
+            BudgetError: If the budget is not.
         """
+        check_kind("training", training, TrainConfig)
         of_training = {name: options.pop(name) for name in _RECOMMENDED_TRAINING if name in options}
         can_train_on_rows = training.model.model == "gcn" and not training.model.concat_self
         if can_train_on_rows and training.column_blocks == 1 and hops_from != "reduced":
@@ -184,6 +189,7 @@ class RunConfig:
             BudgetError: If an option says how to collapse and there is no budget.
             OptionError: If the preset is unknown.
         """
+        check_kind("training", training, TrainConfig)
         check_choice("preset", preset, get_args(Preset))
         of_run = {name: value for name, value in given.items() if name in _own_names(cls) and name != "scope"}
         of_collapse = {name: value for name, value in given.items() if name in _own_names(CollapseConfig)}

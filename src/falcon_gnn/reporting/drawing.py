@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.adjacency import IntArray
+from falcon_gnn.checks import check_kind
 from falcon_gnn.errors import OptionError, require
 from falcon_gnn.graph import Graph
 from falcon_gnn.graph_checks import require_graph
@@ -79,8 +80,8 @@ def draw_collapse(
 
     Raises:
         GraphError: If ``graph`` is no ``Graph``.
-        OptionError: If ``graph`` is not the input of ``result``, ``around`` no node in its scope, or ``max_nodes``
-            below 1.
+        OptionError: If ``result`` is no ``CollapseResult``, ``graph`` not its input, ``around`` no node in its scope,
+            or ``max_nodes`` below 1.
         MissingDependencyError: If matplotlib or networkx is not installed.
 
     Example:
@@ -91,6 +92,7 @@ def draw_collapse(
         ['Before: 5 nodes', 'After: 2 nodes']
     """
     require_graph(graph, Graph)
+    check_kind("result", result, CollapseResult)
     _check(graph, result, around, max_nodes)
     scene = _set_scene(graph, result, around, max_nodes)
     places = _place_nodes(scene)
