@@ -142,6 +142,10 @@ def test_runs_are_chosen_by_their_labels(write_config):
     runs = make_plan(write_config(FALCON, NONE, seeds=2)).runs
     chosen = choose_runs(runs, parse_choice(["method=falcon", "seed=1"]))
     assert [run.name for run in chosen] == ["tiny, sign, FALCON, 20, seed 1"]
+    runs = make_plan(write_config(FALCON + "\ncentralities = ['degree', 'pagerank']")).runs
+    for name in ("degree", "DC"):
+        chosen = choose_runs(runs, parse_choice([f"centrality={name}"]))
+        assert [run.cell.centrality for run in chosen] == ["DC"]
 
 
 def test_an_option_out_of_range_names_file_data_set_and_method(write_config):

@@ -102,8 +102,18 @@ def test_only_the_chosen_runs_are_done(write_config, records):
     config = write_config(FALCON, NONE, seeds=2)
     outcome = bench(config, records, only={"method": frozenset({"none"}), "seed": frozenset({"1"})})
     assert outcome.num_done == 1
-    with pytest.raises(OptionError, match="no run of tiny fits method=x"):
-        bench(config, records, only={"method": frozenset({"x"})})
+    with pytest.raises(OptionError, match="no run of tiny fits budget=20, method=none"):
+        bench(config, records, only={"budget": frozenset({"20"}), "method": frozenset({"none"})})
+
+
+def test_a_chosen_value_that_no_run_has_is_refused_with_those_there(write_config, records):
+    config = write_config(FALCON, NONE)
+    with pytest.raises(
+        OptionError, match=r"--only method must be one of falcon, none, got 'nones'\. Did you mean 'none'"
+    ):
+        bench(config, records, only={"method": frozenset({"none", "nones"})})
+    with pytest.raises(OptionError, match="--only centrality fits no run here"):
+        bench(config, records, only={"centrality": frozenset({"ec"})})
 
 
 def test_runs_that_two_benchmarks_share_are_done_once(write_config, records, tmp_path):

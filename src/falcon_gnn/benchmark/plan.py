@@ -21,6 +21,7 @@ from falcon_gnn.benchmark.config import (
 )
 from falcon_gnn.benchmark.options import make_reduction, make_train_config, merge_options
 from falcon_gnn.benchmark.overrides import override_options
+from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.centrality import ABBREVIATIONS, centrality_name
@@ -131,13 +132,31 @@ def make_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> P
 
 
 def choose_runs(runs: tuple[PlannedRun, ...], choice: Choice) -> tuple[PlannedRun, ...]:
-    """Return the runs whose labels are among the chosen values."""
+    """Return the runs whose labels are among the chosen values; a centrality is called by either of its names.
 
-    def fits(run: PlannedRun) -> bool:
-        labels = {**asdict(run.cell), "seed": run.seed}
-        return all(str(labels[label]).lower() in values for label, values in choice.items())
+    Raises:
+        OptionError: If no run has a value, or any of its label.
+    """
+    labels = [_labels(run) for run in runs]
+    wanted: dict[str, set[str]] = {}
+    for label, values in choice.items():
+        known = list(dict.fromkeys(found[label] for found in labels if found[label]))
+        if not known:
+            msg = f"--only {label} fits no run here: they do not differ in it. Leave it out."
+            raise OptionError(msg)
+        wanted[label] = {SHORT_CENTRALITIES.get(value, value).lower() for value in values}
+        for value in sorted(wanted[label]):
+            check_choice(f"--only {label}", value, known)
+    return tuple(
+        run
+        for run, found in zip(runs, labels, strict=True)
+        if all(found[label] in values for label, values in wanted.items())
+    )
 
-    return tuple(run for run in runs if fits(run))
+
+def _labels(run: PlannedRun) -> dict[str, str]:
+    """Return what a run can be chosen by, in small letters."""
+    return {label: str(value).lower() for label, value in {**asdict(run.cell), "seed": run.seed}.items()}
 
 
 def run_id_of(kind: Kind, dataset: DatasetConfig, config: RunConfig) -> str:
