@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from tests.strategies import edge_lists
+from tests.tracing import traced_peak
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from falcon_gnn.datasets.synthetic import block_graph
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.propagation import normalized_csr
@@ -155,3 +157,11 @@ def test_deterministic_training_multiplies_by_the_kernel_that_keeps_the_order(mo
         with pytest.raises(RuntimeError, match="cuSPARSE"):
             multiply()
     assert len(called) == 1
+
+
+def test_taken_rows_need_little_memory_beside_their_own():
+    matrix = normalized_csr(block_graph(10_000, 100_000, num_features=1))
+    rows = np.arange(9_000)
+    taken = take_rows(matrix, rows)[0]
+    held = taken.data.nbytes + taken.indices.nbytes + taken.indptr.nbytes
+    assert traced_peak(lambda: take_rows(matrix, rows)) < 2.2 * held

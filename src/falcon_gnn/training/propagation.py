@@ -191,6 +191,10 @@ def take_rows(matrix: "csr_array", rows: NDArray[np.int64]) -> tuple["csr_array"
     from scipy.sparse import csr_array
 
     sliced = matrix[rows]
-    columns, places = np.unique(sliced.indices, return_inverse=True)
-    compact = csr_array((sliced.data, places.astype(sliced.indices.dtype), sliced.indptr), (len(rows), len(columns)))
-    return compact, columns.astype(np.int64)
+    is_touched = np.zeros(matrix.shape[1], np.bool_)
+    is_touched[sliced.indices] = True
+    columns = np.flatnonzero(is_touched)
+    place = np.empty(matrix.shape[1], sliced.indices.dtype)
+    place[columns] = np.arange(len(columns))
+    compact = csr_array((sliced.data, place[sliced.indices], sliced.indptr), (len(rows), len(columns)))
+    return compact, columns
