@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from falcon_gnn.adjacency import IntArray
+from falcon_gnn.adjacency import IntArray, cut_into_blocks
 from falcon_gnn.graph import Graph
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+_BLOCK_ENTRIES = 1 << 20
 
 
 def normalized_csr(graph: Graph, dtype: Any = np.float32) -> "csr_array":
@@ -45,22 +47,26 @@ def normalize_adjacency(
     """
     from scipy.sparse import csr_array
 
-    num_nodes = len(indptr) - 1
-    row = np.repeat(np.arange(num_nodes, dtype=indices.dtype), np.diff(indptr))
+    num_nodes, size = len(indptr) - 1, len(indices) + len(indptr) - 1
     scale = inverse_root_degrees(indptr, edge_weight, self_weight).astype(dtype)
-    values = scale[row] * scale[indices]
-    if edge_weight is not None:
-        values *= edge_weight.astype(dtype)
     own = 1.0 if self_weight is None else self_weight.astype(np.float64)
-    # Every entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
-    places = np.arange(len(row)) + row + (indices > row)
     diagonal = indptr[:-1] + np.arange(num_nodes)
-    diagonal += np.bincount(row[indices < row], minlength=num_nodes)
-    size = len(row) + num_nodes
     data, columns = np.empty(size, dtype), np.empty(size, indices.dtype)
-    data[places], columns[places] = values, indices
+    # In blocks of rows: what is made on the way holds six times what the entries of the matrix do.
+    for first, stop in cut_into_blocks(indptr, _BLOCK_ENTRIES):
+        entries = slice(indptr[first], indptr[stop])
+        column, row = indices[entries], np.repeat(np.arange(first, stop), np.diff(indptr[first : stop + 1]))
+        values = scale[row] * scale[column]
+        if edge_weight is not None:
+            values *= edge_weight[entries].astype(dtype)
+        # An entry moves by one place for each diagonal entry before it: one per earlier row, one more right of its own.
+        places = np.arange(entries.start, entries.stop) + row + (column > row)
+        data[places], columns[places] = values, column
+        diagonal[first:stop] += np.bincount(row[column < row] - first, minlength=stop - first)
     data[diagonal], columns[diagonal] = scale * scale * np.asarray(own, dtype), np.arange(num_nodes)
-    matrix = csr_array((data, columns, indptr + np.arange(num_nodes + 1)), shape=(num_nodes, num_nodes))
+    # SciPy keeps both kinds of ids in the wider type.
+    starts = (indptr + np.arange(num_nodes + 1)).astype(np.int32 if size < 2**31 else np.int64)
+    matrix = csr_array((data, columns, starts), shape=(num_nodes, num_nodes))
     matrix.has_canonical_format = True
     return matrix
 
