@@ -124,6 +124,17 @@ def test_eigenvector_centrality_that_does_not_converge_says_how_far_it_is():
         eigenvector_centrality(*adjacency, max_iterations=2)
 
 
+def test_pagerank_ends_where_only_rounding_of_a_hubs_sum_is_left():
+    num_leaves = 300_000
+    indptr = np.concatenate([[0], num_leaves + np.arange(num_leaves + 1)])
+    indices = np.concatenate([np.arange(1, num_leaves + 1), np.zeros(num_leaves)]).astype(np.int32)
+    scores = pagerank(indptr, indices)
+    base = 0.15 / (num_leaves + 1)
+    hub = (base + 0.85 * num_leaves * base) / (1 - 0.85**2)
+    assert scores[0] == pytest.approx(hub, rel=1e-9)
+    assert (scores[1:] == scores[1]).all()
+
+
 def test_pagerank_that_does_not_converge_says_how_far_it_is():
     adjacency = _adjacency([(0, 1), (1, 2)], 3)
     with pytest.raises(ConvergenceError, match=r"PageRank changes by 0\.\d+ after 2 iterations"):

@@ -18,6 +18,8 @@ ScoreArray = NDArray[np.float64]
 DAMPING = 0.85
 PAGERANK_TOLERANCE = 1e-11
 PAGERANK_ITERATIONS = 1_000
+_CERTAIN_SHARE = 0.1
+"""Of the tolerance: a change that would be below it but for rounding counts as none."""
 EIGENVECTOR_TOLERANCE = 1e-6
 EIGENVECTOR_ITERATIONS = 10_000
 SIGNIFICANT_DIGITS = 10
@@ -110,7 +112,7 @@ def pagerank(
     Args:
         indptr: Row starts, shape ``(N + 1,)``.
         indices: Neighbors, shape ``(2E,)``.
-        tolerance: Stop when the sum of absolute changes is below this.
+        tolerance: Stop when the sum of absolute changes is below this, or would be but for rounding.
         max_iterations: Give up after so many steps.
 
     Raises:
@@ -129,15 +131,17 @@ def pagerank(
     totals, changes = np.zeros(num_nodes), np.empty(-(-num_nodes // _RUN_NODES))
     sums = NeighborSums(indptr, indices)
     first = None
-    for _ in range(max_iterations):
+    for step in range(max_iterations):
         base = (1 - DAMPING + DAMPING * x[isolated].sum()) / num_nodes
         sums.add(share, totals)
         finish_pagerank_step(indptr, DAMPING, base, x, share, totals, changes)
         change = float(changes.sum())
-        if change < tolerance:
+        first = first or change
+        # A step shrinks the change by the damping at least: far below the tolerance what still changes is rounding, as
+        # in a hub's sum over a million neighbors.
+        if change < tolerance or first * DAMPING**step < _CERTAIN_SHARE * tolerance:
             scores: ScoreArray = x / x.sum()
             return scores
-        first = first or change
         tell_share(_share_converged(first, change, tolerance))
     msg = f"PageRank changes by {change:.3g} after {max_iterations} iterations; the tolerance is {tolerance:.3g}."
     raise ConvergenceError(msg)
