@@ -7,9 +7,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests import oracles
 from tests.strategies import collapse_cases
+from tests.tracing import traced_peak
 
 from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.graph import Graph
+from falcon_gnn.labels import encode_labels
+from falcon_gnn.reduction import attributes
+from falcon_gnn.reduction.attributes import Groups, group_arrays
 from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.reduction.falcon import collapse
 
@@ -211,3 +215,39 @@ def test_self_weights_go_with_the_edge_weights_that_are_left_out(groups):
     with pytest.warns(FalconWarning, match="leaves the edge and self-weights of the input out"):
         result = collapse(graph, node_budget=2, groups=groups, num_clusters=1, edge_weights="none")
     assert result.graph.edge_weight is result.graph.self_weight is None
+
+
+def _groups_of_four(num_nodes):
+    return Groups(np.arange(num_nodes), np.arange(num_nodes) // 4, np.arange(0, num_nodes, 4))
+
+
+def test_means_in_blocks_are_the_same_to_the_bit(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random((60, 5)) < 0.2, np.nan, rng.integers(0, 2, (60, 5)))
+    graph = Graph.from_edges(np.zeros((2, 0), int), 60, x=rng.normal(size=(60, 7)), y=y)
+    groups, encoding = Groups(np.arange(60), rng.permutation(60) % 9, np.arange(9)), encode_labels(y, "multilabel")
+    whole = group_arrays(graph, groups, encoding)
+    monkeypatch.setattr(attributes, "_BLOCK_VALUES", 30)
+    parts = group_arrays(graph, groups, encoding)
+    assert all(parts[name].tobytes() == whole[name].tobytes() for name in ("x", "y"))
+
+
+def test_means_are_taken_of_mapped_features_without_a_copy_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(attributes, "_BLOCK_VALUES", 1 << 14)
+    np.save(tmp_path / "x.npy", np.ones((20_000, 64), np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    graph = Graph.from_edges(np.zeros((2, 0), int), 20_000, x=mapped)
+    assert traced_peak(lambda: group_arrays(graph, _groups_of_four(20_000), None)) < 0.8 * mapped.nbytes
+
+
+def test_means_of_labels_need_no_doubles_of_all_of_them(monkeypatch):
+    monkeypatch.setattr(attributes, "_BLOCK_VALUES", 1 << 14)
+    y = np.random.default_rng(0).integers(0, 2, (20_000, 50)).astype(np.uint8)
+    graph, encoding = Graph.from_edges(np.zeros((2, 0), int), 20_000, y=y), encode_labels(y, "multilabel")
+    assert traced_peak(lambda: group_arrays(graph, _groups_of_four(20_000), encoding)) < 6 * y.nbytes
+
+
+def test_a_vote_on_many_classes_needs_no_cell_per_group_and_class():
+    y = np.arange(20_000) % 2_000
+    graph, encoding = Graph.from_edges(np.zeros((2, 0), int), 20_000, y=y), encode_labels(y, "classes")
+    assert traced_peak(lambda: group_arrays(graph, _groups_of_four(20_000), encoding)) < 5_000 * 2_000

@@ -1,19 +1,23 @@
 """What a survivor carries: its own features, labels and masks, or those of its group."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.adjacency import cut_into_blocks
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph, without_empty_masks
 from falcon_gnn.labels import LabelEncoding, known_cells
 from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, summing_matrix
 from falcon_gnn.reduction.teacher import Teacher
+from falcon_gnn.resources import release_pages
 
-_BLOCK_VALUES = 1 << 19
+_BLOCK_VALUES = 1 << 22
+"""Values of members that are averaged together, in doubles."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,7 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     weight = None if graph.node_weight is None else graph.node_weight[groups.scope_ids]
     sums = summing_matrix(groups.assignment, len(groups.kept), weight)
     if graph.x is not None:
-        is_whole = len(groups.scope_ids) == graph.num_nodes
-        arrays["x"] = _group_means(graph.x if is_whole else graph.x[groups.scope_ids], sums)
+        arrays["x"] = _group_means(graph.x, groups.scope_ids, sums)
     if graph.y is not None and encoding is not None:
         has_visible = _has_member(encoding.labelled, groups)
         arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums, has_visible)
@@ -109,20 +112,42 @@ def _has_member(chosen: BoolArray, groups: Groups) -> BoolArray:
     return np.bincount(groups.assignment[chosen & (groups.assignment >= 0)], minlength=len(groups.kept)) > 0
 
 
-def _group_means(x: Any, sums: Any) -> Any:
+def _member_blocks(sums: Any, width: int) -> Iterator[tuple[slice, slice, IdArray, Any]]:
+    """Yield parts of a matrix with a row per group: the rows, the columns, the groups' members and what adds these up.
+
+    Few values of members are needed at once, and they are read in the order they lie in.
+
+    Args:
+        sums: From :func:`summing_matrix`, shape ``(num_groups, N)``.
+        width: Columns of the matrix.
+    """
+    from scipy.sparse import csr_array
+
+    num_groups = sums.shape[0]
+    for first, stop in cut_into_blocks(sums.indptr.astype(np.int64) * width, _BLOCK_VALUES):
+        part = sums[first:stop]
+        order = np.argsort(part.indices)
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        adding = csr_array((part.data, places, part.indptr), shape=(stop - first, len(order)))
+        step = max(1, _BLOCK_VALUES // max(1, len(order)))
+        for start in range(0, width, step):
+            yield slice(first, stop), slice(start, min(start + step, width)), part.indices[order], adding
+        tell_share(stop / num_groups)
+
+
+def _group_means(x: Any, scope_ids: IdArray, sums: Any) -> Any:
     sizes = sums.sum(axis=1)
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float32)
     if isinstance(x, np.ndarray):
         means = np.empty((len(sizes), x.shape[1]), dtype)
-        step = max(1, _BLOCK_VALUES // len(x))
-        for start in range(0, x.shape[1], step):
-            block = sums @ x[:, start : start + step].astype(np.float64)
-            means[:, start : start + step] = block / sizes[:, None]
-            tell_share(start / x.shape[1])
+        for rows, columns, members, adding in _member_blocks(sums, x.shape[1]):
+            means[rows, columns] = adding @ x[scope_ids[members], columns].astype(np.float64) / sizes[rows, None]
+            release_pages(x)
         return means
     from scipy.sparse import csr_array
 
-    totals = csr_array(sums @ x.astype(np.float64))
+    totals = csr_array(sums @ x[scope_ids].astype(np.float64))
     totals.data /= np.repeat(sizes, np.diff(totals.indptr))
     totals.sort_indices()
     return totals.astype(dtype)
@@ -138,14 +163,16 @@ def _group_labels(
 
     voters = np.flatnonzero(encoding.labelled)
     votes = csr_array((np.ones(len(voters)), (voters, encoding.values[voters])), (len(y), encoding.num_labels))
-    totals = (sums @ votes).toarray()
-    winner = totals.argmax(axis=1)  # the smallest of a tie
-    own_class = encoding.values[groups.kept]
-    ties = np.flatnonzero(own_class >= 0)
-    ties = ties[totals[ties, own_class[ties]] == totals[ties, winner[ties]]]
-    winner[ties] = own_class[ties]
+    totals = csr_array(sums @ votes)
+    totals.sort_indices()
+    group = np.repeat(np.arange(len(own)), np.diff(totals.indptr))
+    is_most = totals.data == totals.max(axis=1).toarray().ravel()[group]
+    leaders, classes = group[is_most], totals.indices[is_most]
+    elected, first = np.unique(leaders, return_index=True)  # the smallest of a tie
+    is_own = classes == encoding.values[groups.kept][leaders]
     labels = own.copy()
-    labels[has_visible] = winner[has_visible]
+    labels[elected] = classes[first]
+    labels[leaders[is_own]] = classes[is_own]
     return labels
 
 
@@ -160,14 +187,16 @@ def _mean_labels(
     y: NDArray[Any], own: NDArray[Any], encoding: LabelEncoding, sums: Any, has_visible: BoolArray
 ) -> NDArray[Any]:
     """Return each column's mean over the members whose value is visible and known."""
-    values = y.reshape(len(y), -1).astype(np.float64)
-    known = encoding.labelled[:, None] & known_cells(y, encoding.task)
-    counts = np.asarray(sums @ known.astype(np.float64))
-    totals = np.asarray(sums @ np.where(known, values, 0.0))
+    cells = y.reshape(len(y), -1)
     labels = own.reshape(len(own), -1).astype(y.dtype if y.dtype.kind == "f" else np.float32)
     # The survivor's own values may be hidden ones.
     labels[has_visible] = np.nan
-    np.divide(totals, counts, out=labels, where=counts > 0, casting="same_kind")
+    for rows, columns, members, adding in _member_blocks(sums, cells.shape[1]):
+        values = cells[members, columns]
+        known = encoding.labelled[members, None] & known_cells(values, encoding.task)
+        counts = adding @ known.astype(np.float64)
+        totals = adding @ np.where(known, values.astype(np.float64), 0.0)
+        np.divide(totals, counts, out=labels[rows, columns], where=counts > 0, casting="same_kind")
     return labels.reshape(own.shape)
 
 
