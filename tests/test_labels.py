@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.labels import check_labels, class_ids, encode_labels, infer_task, labelled_nodes
+from falcon_gnn.reduction.matrix import column_range
 from tests import oracles
+from tests.tracing import traced_peak
 
 _CLASSES = st.lists(st.integers(-1, 4), min_size=1, max_size=12)
 
@@ -149,3 +151,17 @@ def test_classes_as_one_hot_rows_warn_with_the_fix():
     check_labels(y, "multilabel", is_told=True)
     y[3, 0] = 1
     check_labels(y, "multilabel")
+
+
+def test_hidden_rows_leave_multi_label_bytes_bytes():
+    y = np.array([[1, 0], [0, 1], [1, 1]], np.uint8)
+    encoding = encode_labels(y, "multilabel", visible=np.array([True, False, True]))
+    assert encoding.values.dtype == np.uint8
+    assert encoding.values.tolist() == [[1, 0], [0, 0], [1, 1]]
+
+
+def test_the_range_of_label_columns_needs_no_doubles_of_all_labels():
+    y = np.random.default_rng(0).integers(0, 2, (20_000, 50)).astype(np.uint8)
+    encoding = encode_labels(y, "multilabel")
+    assert [side.tolist() for side in column_range(encoding)] == [[0.0] * 50, [1.0] * 50]
+    assert traced_peak(lambda: column_range(encoding)) < 2 * y.nbytes

@@ -202,8 +202,9 @@ def encode_labels(
     if visible is not None:
         labelled = labelled & visible
     if classes is None:
-        if y.dtype.kind in "ub" and labelled.all():
-            return LabelEncoding(task, y.reshape(len(y), -1).shape[1], y.reshape(len(y), -1), labelled)
+        if y.dtype.kind in "ub" and (task == "multilabel" or labelled.all()):
+            rows = y.reshape(len(y), -1)
+            return LabelEncoding(task, rows.shape[1], rows if labelled.all() else rows * labelled[:, None], labelled)
         values = y.reshape(len(y), -1).astype(np.float32)
         known = labelled[:, None] & known_cells(y, task)
         values[~known] = 0

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from tests.strategies import edge_lists
+from tests.tracing import traced_peak
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import encode_labels
 from falcon_gnn.propagation import normalized_csr
+from falcon_gnn.reduction import hop_space as hop_space_module
 from falcon_gnn.reduction.hop_space import hop_space, join_columns, label_columns
 from falcon_gnn.reduction.scope import resolve_scope
 
@@ -122,3 +124,10 @@ def test_features_of_a_mapped_file_are_let_go_of_block_by_block(tmp_path):
     before = _resident_file_bytes()
     assert (hop_space(mapped, scope, 2, 0) == expected).all()
     assert _resident_file_bytes() - before < mapped.nbytes // 4
+
+
+def test_label_columns_are_made_without_floats_of_all_labels(monkeypatch):
+    monkeypatch.setattr(hop_space_module, "_BLOCK_VALUES", 1 << 16)
+    y = np.random.default_rng(0).integers(0, 2, (20_000, 200)).astype(np.uint8)
+    encoding = encode_labels(y, "multilabel")
+    assert traced_peak(lambda: label_columns(encoding, 4, 0)) < 2 * y.nbytes

@@ -73,7 +73,7 @@ def label_columns(encoding: LabelEncoding, num_columns: int, seed: int) -> Point
         num_columns: At most so many; fewer where L is smaller.
         seed: Draws the start of the iteration.
     """
-    rows = _Rows(_scaled_labels(encoding), None)
+    rows = _Rows(_ScaledLabels(encoding), None)
     num_rows, width = rows.shape
     result = np.empty((num_rows, min(width, num_columns)), np.float32)
     with one_thread():
@@ -101,7 +101,7 @@ def join_columns(features: Points | None, labels: Points | None, gamma: float) -
 class _Rows:
     """Products with the rows of X in scope, block by block, so that a memory map is never whole in memory."""
 
-    def __init__(self, x: Features, ids: NDArray[np.int64] | None) -> None:
+    def __init__(self, x: "Features | _ScaledLabels", ids: NDArray[np.int64] | None) -> None:
         self.x, self.ids = x, ids
         self.shape = (x.shape[0] if ids is None else len(ids), x.shape[1])
 
@@ -167,12 +167,21 @@ def _normalize(part: NDArray[np.float32]) -> None:
     np.divide(part, lengths[:, None], out=part, where=lengths[:, None] > 0, casting="same_kind")
 
 
-def _scaled_labels(encoding: LabelEncoding) -> NDArray[np.float32]:
-    """Return label vectors with each column min-max scaled over its visible values; 0 where nothing is visible."""
-    values = encoding.matrix.astype(np.float32)
-    known = np.broadcast_to(encoding.labelled[:, None], values.shape) if encoding.known is None else encoding.known
-    low, high = (side.astype(np.float32) for side in column_range(encoding))
-    width = high - low
-    scaled = np.zeros_like(values)
-    np.divide(values - low, width, out=scaled, where=known & (width > 0))
-    return scaled
+class _ScaledLabels:
+    """Label vectors with each column min-max scaled over its visible values, 0 where nothing is visible.
+
+    Rows are made when they are asked for: those of all nodes would be floats of several times the labels' size.
+    """
+
+    def __init__(self, encoding: LabelEncoding) -> None:
+        self.encoding, self.shape = encoding, (len(encoding.labelled), encoding.num_labels)
+        self.low, high = (side.astype(np.float32) for side in column_range(encoding))
+        self.width = high - self.low
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        encoding = self.encoding
+        values = encoding.rows(rows).astype(np.float32)
+        known = encoding.labelled[rows, None] if encoding.known is None else encoding.known[rows]
+        scaled = np.zeros_like(values)
+        np.divide(values - self.low, self.width, out=scaled, where=known & (self.width > 0))
+        return scaled

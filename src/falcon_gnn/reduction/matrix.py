@@ -205,14 +205,13 @@ def column_range(encoding: LabelEncoding) -> tuple[NDArray[np.float64], NDArray[
     if encoding.task == "classes":
         counts = encoding.sums()
         return (counts == encoding.labelled.sum()).astype(np.float64), (counts > 0).astype(np.float64)
-    visible = encoding.values[encoding.labelled].astype(np.float64)
-    if encoding.known is None:
-        return visible.min(axis=0), visible.max(axis=0)
-    known = encoding.known[encoding.labelled]
-    low = np.where(known, visible, np.inf).min(axis=0)
-    high = np.where(known, visible, -np.inf).max(axis=0)
-    is_empty = ~known.any(axis=0)
-    return np.where(is_empty, 0, low), np.where(is_empty, 0, high)
+    # In the labels' own type: doubles of all of them would be eight times as large.
+    low = high = encoding.values[encoding.labelled]
+    if encoding.known is not None:
+        known, infinity = encoding.known[encoding.labelled], np.float32(np.inf)
+        is_empty = ~known.any(axis=0)
+        low, high = np.where(known | is_empty, low, infinity), np.where(known | is_empty, high, -infinity)
+    return low.min(axis=0).astype(np.float64), high.max(axis=0).astype(np.float64)
 
 
 def _scale(low: NDArray[np.float64], high: NDArray[np.float64], weight: float, *, shifted: bool = True) -> ColumnScale:
