@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from tests.tracing import traced_peak
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
@@ -114,3 +115,10 @@ def test_selected_nodes_can_carry_what_the_teacher_says(selection):
 def test_a_teacher_is_for_alike_groups_and_selections_that_rank_nothing():
     with pytest.raises(OptionError, match="is an option of groups='alike'"):
         CollapseConfig(0.5, cluster_on="teacher")
+
+
+def test_the_penalties_that_lose_leave_nothing_in_memory():
+    rng = np.random.default_rng(0)
+    y, features = rng.integers(0, 40, 5_000), rng.normal(size=(5_000, 4)).astype(np.float32)
+    encoding = encode_labels(y, "classes")
+    assert traced_peak(lambda: fit_teacher(features, encoding)) < 16 * 8 * 5_000 * 40

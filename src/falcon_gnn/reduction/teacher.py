@@ -58,9 +58,14 @@ def fit_teacher(features: Points, encoding: LabelEncoding) -> Teacher:
         mean = truth.mean(axis=0)
         left, singular, right = np.linalg.svd(known, full_matrices=False)
         target = left.T @ (truth - mean)
-        left_out = [_leave_one_out(left, singular, target, truth - mean, penalty) for penalty in _PENALTIES]
-        best = int(np.argmin([np.square(guess - (truth - mean)).mean() for guess in left_out]))
-        penalty, guess = float(_PENALTIES[best]), left_out[best] + mean
+        # Only the best guess is held: it is as large as the labels of all nodes in doubles.
+        least, penalty, guess = np.inf, 0.0, mean
+        for tried in _PENALTIES:
+            left_out = _leave_one_out(left, singular, target, truth - mean, tried)
+            error = np.square(left_out - (truth - mean)).mean()
+            if error < least:
+                least, penalty, guess = error, float(tried), left_out
+        guess = guess + mean
         weights = right.T @ ((singular / (singular**2 + penalty))[:, None] * target)
         outputs = (features @ weights.astype(np.float32) + mean.astype(np.float32)).astype(np.float32)
     losses = [-np.log(np.maximum(_softmax(guess / t)[truth > 0], 1e-12)).mean() for t in _TEMPERATURES]
