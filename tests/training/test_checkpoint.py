@@ -42,6 +42,20 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     }
 
 
+def test_tensors_are_written_from_where_they_are_and_shared_ones_once_each(tmp_path, monkeypatch):
+    whole = torch.arange(6.0)
+    tensors = {"history": torch.ones(4), "whole": whole, "part": whole[:2]}
+    written, save = {}, safetensors.torch.save_file
+    monkeypatch.setattr(
+        safetensors.torch, "save_file", lambda *given, **kept: written.update(given[0]) or save(*given, **kept)
+    )
+    write_checkpoint(tmp_path / "a", Checkpoint(tensors, {}))
+    assert written["history"].data_ptr() == tensors["history"].data_ptr()
+    assert {name: value.tolist() for name, value in read_checkpoint(tmp_path / "a").tensors.items()} == {
+        name: value.tolist() for name, value in tensors.items()
+    }
+
+
 def test_a_failing_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "run.ckpt"
     write_checkpoint(path, Checkpoint({"a": torch.ones(1)}, {}))

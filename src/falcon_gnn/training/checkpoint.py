@@ -42,7 +42,14 @@ class Checkpoint:
 def write_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; an older one at ``path`` stays whole until the new one is."""
     safetensors = require("safetensors.torch", "train")
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
+    tensors: dict[str, Tensor] = {}
+    known: set[int] = set()
+    for name, tensor in checkpoint.tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage().data_ptr()
+        # The format refuses tensors that share memory; a copy of all others would double the histories of GAS.
+        tensors[name] = plain.clone() if storage in known else plain
+        known.add(storage)
     with replacing(path) as temporary:
         safetensors.save_file(tensors, temporary, metadata={"facts": json.dumps(checkpoint.facts)})
 
