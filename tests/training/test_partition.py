@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import edge_lists
+from tests.tracing import traced_peak
 
+from falcon_gnn.datasets.synthetic import block_graph
 from falcon_gnn.errors import FalconWarning, MissingDependencyError
 from falcon_gnn.graph import Graph
-from falcon_gnn.training.partition import deal_parts, join_parts, split_graph
+from falcon_gnn.training.partition import PartSizes, deal_parts, join_parts, split_graph
 
 
 @pytest.mark.filterwarnings("ignore::falcon_gnn.errors.FalconWarning")
@@ -74,3 +76,12 @@ def test_a_missing_pymetis_names_the_extra_and_what_to_do_where_there_is_none(gr
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(MissingDependencyError, match=r"falcon-gnn\[train\].*Windows Subsystem.*gcn, sign, qsign"):
         split_graph(graph, 3)
+
+
+def test_halos_are_counted_without_a_list_of_the_nodes_around_each_part():
+    graph = block_graph(10_000, 100_000, num_features=1)
+    parts, is_target = np.array_split(np.arange(10_000), 100), np.ones(10_000, np.bool_)
+    counted = PartSizes(graph, parts, is_target, has_halo=True)
+    drawn = counted.draw(7, 2, 0)
+    assert {batch.epoch for batch in drawn} == {1, 2}
+    assert traced_peak(lambda: counted.draw(7, 2, 0)) < 8 * graph.num_edges

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from falcon_gnn.errors import FalconWarning, MissingDependencyError
 from falcon_gnn.graph import Graph
 
+_NUM_RUNS = 64
+
 
 def split_graph(graph: Graph, num_parts: int, seed: int = 0) -> list[NDArray[np.int64]]:
     """Return parts of about equal size with few edges between them; edge weights are not looked at.
@@ -147,7 +149,7 @@ class PartSizes:
         self.targets, self.degrees = self._add_up(is_target), self._add_up(graph.degrees)
         self.inputs, self.features = self._add_up(input_entries), self._add_up(feature_entries)
         self.edges = self._count_edges(graph)
-        self.touched = self._find_touched(graph) if has_halo else None
+        self.halo_of = graph if has_halo else None
 
     def draw(self, num_batches: int, num_epochs: int, seed: int) -> list[DrawnBatch]:
         """Return the batches with a target of all epochs; of epochs that are dealt alike the first one.
@@ -178,7 +180,7 @@ class PartSizes:
         inner = np.bincount(batch_of[first[is_inside]], counts[is_inside], len(dealt)).astype(np.int64)
         nodes = per_batch(self.nodes)
         halo = self._count_halo(batch_of, len(dealt))
-        outer = per_batch(self.degrees) - inner if self.touched is not None else np.zeros_like(inner)
+        outer = per_batch(self.degrees) - inner if self.halo_of is not None else np.zeros_like(inner)
         columns = (
             nodes, inner + nodes, per_batch(self.targets), halo, outer, per_batch(self.inputs), per_batch(self.features)
         )  # fmt: skip
@@ -196,20 +198,16 @@ class PartSizes:
         pairs, counts = np.unique(keys, return_counts=True)
         return pairs // self.num_parts, pairs % self.num_parts, counts
 
-    def _find_touched(self, graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, each pair once, the parts and the nodes outside that have an edge to them."""
-        parts, nodes = np.repeat(self.part_of, graph.degrees), graph.indices.astype(np.int64)
-        is_outside = self.part_of[nodes] != parts
-        pairs = np.unique(parts[is_outside] * graph.num_nodes + nodes[is_outside])
-        return pairs // graph.num_nodes, pairs % graph.num_nodes
-
     def _count_halo(self, batch_of: NDArray[np.int64], num_batches: int) -> NDArray[np.int64]:
-        if self.touched is None:
+        if self.halo_of is None:
             return np.zeros(num_batches, np.int64)
-        batches, nodes = batch_of[self.touched[0]], self.touched[1]
-        is_outside = batch_of[self.part_of[nodes]] != batches
-        pairs = np.unique(batches[is_outside] * len(self.part_of) + nodes[is_outside])
-        return np.bincount(pairs // len(self.part_of), minlength=num_batches)
+        from falcon_gnn._kernels.halo import count_halo
+
+        graph = self.halo_of
+        halo: NDArray[np.int64] = count_halo(
+            graph.indptr, graph.indices, batch_of[self.part_of], num_batches, _NUM_RUNS
+        )
+        return halo
 
 
 def undominated(drawn: list[DrawnBatch]) -> list[DrawnBatch]:
