@@ -159,6 +159,15 @@ def test_deterministic_training_multiplies_by_the_kernel_that_keeps_the_order(mo
     assert len(called) == 1
 
 
+def test_a_training_on_the_cpu_leaves_the_generators_of_cards_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", Mock(side_effect=AssertionError))
+    before = torch.get_rng_state()
+    with own_randomness(3, torch.device("cpu"), deterministic=False):
+        drawn = torch.rand(4)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(drawn, torch.rand(4, generator=torch.Generator().manual_seed(3)))
+
+
 def test_taken_rows_need_little_memory_beside_their_own():
     matrix = normalized_csr(block_graph(10_000, 100_000, num_features=1))
     rows = np.arange(9_000)

@@ -178,7 +178,7 @@ def own_settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def own_randomness(seed: int, device: torch.device, *, deterministic: bool) -> Iterator[None]:
-    """Seed torch's generators and choose its algorithms, and put both back afterwards.
+    """Seed the generators that a training draws from and choose torch's algorithms, and put both back afterwards.
 
     Args:
         seed: Seed of weights, dropout and stochastic rounding.
@@ -192,7 +192,7 @@ def own_randomness(seed: int, device: torch.device, *, deterministic: bool) -> I
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
+        _seed_generators(seed, device, devices)
         if deterministic:
             # cuBLAS reads this once, when it is first used; without it torch refuses its products.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -204,3 +204,13 @@ def own_randomness(seed: int, device: torch.device, *, deterministic: bool) -> I
         finally:
             torch.use_deterministic_algorithms(before, warn_only=warn_only)
             torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+
+
+def _seed_generators(seed: int, device: torch.device, cards: list[int]) -> None:
+    """Seed the CPU's generator and the device's; torch.manual_seed would seed those of all the user's cards."""
+    if device.type not in ("cpu", "cuda"):
+        torch.manual_seed(seed)
+        return
+    torch.default_generator.manual_seed(seed)
+    for card in cards:
+        torch.cuda.default_generators[card].manual_seed(seed)
