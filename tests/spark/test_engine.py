@@ -22,6 +22,7 @@ from falcon_gnn.reduction.scope import encode_scope, resolve_scope
 pytest.importorskip("pyspark", reason="the extra spark is not installed")
 pa = pytest.importorskip("pyarrow")
 
+from falcon_gnn.spark import centrality as spark_centrality  # noqa: E402
 from falcon_gnn.spark import engine  # noqa: E402
 from falcon_gnn.spark import job as spark_job  # noqa: E402
 from falcon_gnn.spark.centrality import compute_centrality, fill_isolated  # noqa: E402
@@ -239,6 +240,15 @@ def test_cora_collapses_as_on_the_local_engine(spark: Any, shared_dataset: Any) 
     assert_same(local, found, ids)
     error = found.report["labels"]["label_distribution_error"]
     assert error == pytest.approx(local.report.labels.label_distribution_error)
+
+
+def test_pagerank_ends_where_only_rounding_is_left(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = spark_centrality._changes
+    monkeypatch.setattr(spark_centrality._PageRank, "tolerance", 1e-2)
+    monkeypatch.setattr(spark_centrality, "_changes", lambda *walk: [max(change, 2e-2) for change in changes(*walk)])
+    edges = spark.createDataFrame([(0, 1), (0, 2), (0, 3)], "u bigint, v bigint")
+    _, num_products = compute_centrality("pagerank", edges, 3, 4, 0)
+    assert 30 < num_products < 60
 
 
 @pytest.mark.parametrize("name", ["degree", "pagerank", "eigenvector"])

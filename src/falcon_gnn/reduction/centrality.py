@@ -137,14 +137,27 @@ def pagerank(
         finish_pagerank_step(indptr, DAMPING, base, x, share, totals, changes)
         change = float(changes.sum())
         first = first or change
-        # A step shrinks the change by the damping at least: far below the tolerance what still changes is rounding, as
-        # in a hub's sum over a million neighbors.
-        if change < tolerance or first * DAMPING**step < _CERTAIN_SHARE * tolerance:
+        if is_converged(step, first, change, tolerance):
             scores: ScoreArray = x / x.sum()
             return scores
         tell_share(_share_converged(first, change, tolerance))
     msg = f"PageRank changes by {change:.3g} after {max_iterations} iterations; the tolerance is {tolerance:.3g}."
     raise ConvergenceError(msg)
+
+
+def is_converged(step: int, first: float, change: float, tolerance: float) -> bool:
+    """Whether PageRank's change is below the tolerance, or would be but for rounding.
+
+    A step shrinks the change by the damping at least: far below the tolerance what still changes is rounding, as in a
+    hub's sum over a million neighbors.
+
+    Args:
+        step: Steps before this one.
+        first: What the first step changed.
+        change: What this one did.
+        tolerance: What is small.
+    """
+    return change < tolerance or first * DAMPING**step < _CERTAIN_SHARE * tolerance
 
 
 def eigenvector_centrality(

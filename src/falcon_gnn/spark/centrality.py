@@ -14,6 +14,7 @@ from falcon_gnn.reduction.centrality import (
     PAGERANK_TOLERANCE,
     SIGNIFICANT_DIGITS,
     ZERO_SHARE,
+    is_converged,
 )
 from falcon_gnn.spark.edges import both_directions
 from falcon_gnn.spark.frames import F, count_partitions, cut_lineage, fixed_partitions, seeded_column
@@ -95,7 +96,7 @@ def round_scores(scores: "DataFrame") -> "DataFrame":
 
 
 class _PageRank:
-    """x ← (1 - d + d·isolated mass) / N + d·Σ x_u / degree_u; stops at a sum of changes below 1e-11."""
+    """x ← (1 - d + d·isolated mass) / N + d·Σ x_u / degree_u; ends at changes below 1e-11, but for rounding."""
 
     max_iterations = PAGERANK_ITERATIONS
     tolerance = PAGERANK_TOLERANCE
@@ -103,6 +104,9 @@ class _PageRank:
     def __init__(self, num_nodes: int, num_linked: int) -> None:
         self.num_nodes = num_nodes
         self.num_isolated = num_nodes - num_linked
+
+    def is_done(self, step: int, first: float, change: float) -> bool:
+        return is_converged(step, first, change, self.tolerance)
 
     def message(self, x: "Column") -> "Column":
         return x * (F.lit(DAMPING) / F.col("degree"))
@@ -132,6 +136,9 @@ class _Eigenvector:
         self.num_isolated = num_nodes - num_linked
         self.tolerance = num_nodes * EIGENVECTOR_TOLERANCE
 
+    def is_done(self, _: int, __: float, change: float) -> bool:
+        return change < self.tolerance
+
     def message(self, x: "Column") -> "Column":
         return x
 
@@ -157,7 +164,7 @@ def _iterate(walk: Any, links: "DataFrame", degrees: "DataFrame") -> "tuple[Data
     """
     alone = [1 / walk.num_nodes]
     scores = degrees.withColumns({"alone": F.lit(alone[0]), _COLUMNS[0]: F.lit(alone[0])})
-    first_norm, change = 1.0, np.inf
+    first_norm, change, first = 1.0, np.inf, 0.0
     for start in range(0, walk.max_iterations, STEPS_PER_JOB):
         for step in range(STEPS_PER_JOB):
             scores = _step(walk, links, scores, step)
@@ -166,7 +173,8 @@ def _iterate(walk: Any, links: "DataFrame", degrees: "DataFrame") -> "tuple[Data
         norms = [first_norm, *walk.norms(scores, alone)[1:]]
         changes = _changes(walk, scores, norms, alone)
         for step, change in enumerate(changes, 1):
-            if change < walk.tolerance:
+            first = first or change
+            if walk.is_done(start + step - 1, first, change):
                 return walk.finish(scores, _COLUMNS[step], norms[step], alone[step]), start + step
         scores, alone, first_norm = _restart(scores, alone[-1], norms[-1])
     msg = (
