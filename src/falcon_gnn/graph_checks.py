@@ -198,8 +198,8 @@ def _node_column(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
 def checked_attribute(key: Any, value: Any, num_nodes: int) -> Any:
     """Return a node attribute, one row per node, dense or sparse; its ``key`` must be a text, as files need."""
     name = f"node_attributes[{key!r}]"
-    if not isinstance(key, str) or not key:
-        msg = f"{name} must have a name, a text that is not empty, got {type(key).__name__}. Rename it."
+    if not isinstance(key, str):
+        msg = f"{name} must have a text as its name, got {type(key).__name__}. Rename it."
         raise GraphError(msg)
     value = _with_matrix(value)
     if not hasattr(value, "tocsr"):
