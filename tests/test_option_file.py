@@ -175,3 +175,25 @@ def test_bash_completes_commands_names_and_choices(tmp_path: Path) -> None:
     """
     done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["train", "citeseer", "qsign"]
+
+
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        (["collapse", "digits", "--node-budget", "9", "--out", ""], "--out"),
+        (["collapse", "", "--node-budget", "9", "--out", "x"], "source"),
+        (["train", "digits", "--out", "x", "--nodes="], "--nodes"),
+        (["predict", "", "digits", "--out", "x.csv"], "run"),
+        (["tables", "records.jsonl", ""], "records"),
+    ],
+)
+def test_an_empty_text_is_no_value_and_not_the_current_folder(words: list[str], called: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception).startswith(f"{called} must have a value, got an empty text.")
+
+
+def test_an_empty_text_in_a_file_is_refused_too(write_file: Any) -> None:
+    result = CliRunner().invoke(app, ["train", "digits", "--config", str(write_file('[train]\nout = ""\n'))])
+    assert isinstance(result.exception, OptionError)
+    assert "[train]: out must have a value" in str(result.exception)

@@ -36,7 +36,8 @@ def check_writable(path: str | Path, *, is_folder: bool = True, option: str = "o
         OptionError: If it cannot be written: a read-only place, a file where a folder should be, no space.
     """
     if not isinstance(path, str | os.PathLike) or path == "" or Path(path).parts[:1] == ("~",):
-        msg = f"{option} must be a path, got {path!r}. Write it out: '.' is this folder, and ~ is known to shells only."
+        shown = repr(os.fspath(path) if isinstance(path, os.PathLike) else path)
+        msg = f"{option} must be a path, got {shown}. Write it out: '.' is this folder, and ~ is known to shells only."
         raise OptionError(msg)
     target = Path(path)
     folder = target if is_folder else target.parent

@@ -184,3 +184,9 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed):
 def test_an_option_of_another_kind_is_named(archive, name, value):
     with pytest.raises(OptionError, match=f"^{name} must be"):
         load_graph(archive, **{name: value})
+
+
+@pytest.mark.parametrize("told", [{"source": ""}, {"source": "edges.csv", "nodes": ""}, {"source": "cora", "root": ""}])
+def test_an_empty_path_is_not_the_current_folder(told):
+    with pytest.raises(OptionError, match=f"{list(told)[-1]} must be .*a path, got ''"):
+        load_graph(**told)

@@ -41,8 +41,11 @@ class FileCommand(TyperCommand):
     """A command that reads its options from a file, and takes "none" for any of them that has no value by default."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words but for options that are taken back."""
+        """Parse the words but for options that are taken back; stop at an empty one."""
         kept, ctx.meta[_UNSET] = _take_back(self.params, args)
+        typed = self.make_parser(ctx).parse_args(list(kept))[0]
+        for option in self.params:
+            _check_not_empty(option, typed.get(option.name), option.opts[0])
         return super().parse_args(ctx, kept)
 
 
@@ -114,6 +117,14 @@ def _take_back(options: Iterable[Any], words: Sequence[str]) -> tuple[list[str],
     return kept, unset
 
 
+def _check_not_empty(option: Any, text: Any, called: str) -> None:
+    """Stop at an empty text: as a path it would be the folder in which the command runs."""
+    if text == "" or (isinstance(text, list | tuple) and "" in text):
+        fix = "Give one" if option.required else "Give one, or leave it out"
+        msg = f"{called} must have a value, got an empty text. {fix}; '.' is the folder in which the command runs."
+        raise OptionError(msg)
+
+
 def _show_command(root: Any, command: Any, words: Sequence[str]) -> str:
     required = [option.name for option in command.params if option.required]
     for option in command.params:
@@ -178,6 +189,7 @@ def _texts(context: typer.Context, table: Mapping[str, Any], place: str) -> dict
         if text is None:
             msg = f"{place}: {name} must be one value{' or a list' if options[name].multiple else ''}, got {value!r}."
             raise OptionError(msg)
+        _check_not_empty(options[name], text, f"{place}: {name}")
         try:
             options[name].process_value(context, text)
         except Exception as error:

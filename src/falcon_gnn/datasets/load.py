@@ -93,6 +93,10 @@ def load_graph(
         (1797, 38540, 1078)
     """
     _check_source(source)
+    for name, path in (("source", source), ("root", root), ("nodes", nodes)):
+        if path == "":
+            msg = f"{name} must be {'a name or ' * (name == 'source')}a path, got ''. '.' is this folder."
+            raise OptionError(msg)
     options = SplitOptions(split, split_shares, seed)
     told = LoadOptions(
         split_index=split_index,
