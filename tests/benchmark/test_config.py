@@ -38,11 +38,40 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest_one(write_config, tab
         ("[methods.FALCON]\nreduction = 'falcn'", "reduction must be one of none, falcon, coarsen, got 'falcn'"),
         ("[methods.c]\nreduction = 'coarsen'\ncentralities = ['PR']", "centralities are for reduction='falcon'"),
         (f"{FALCON}\n[datasets.other]\nsource = 'x'\nbudgets = ['many']", "budgets must be node counts"),
+        (f"{FALCON}\n[datasets.other]\nsource = 3", "source must be a text, got "),
+        (f"{FALCON}\n[datasets.other]\nsource = 'x'\nnote = 3", "note must be a text, got "),
+        (f"{FALCON}\n[datasets.other]\nsource = 'x'\nnormalize_rows = 'no'", "normalize_rows must be True or False"),
+        (f"{FALCON}\n[datasets.other]\nsource = 'x'\nsplit_shares = 3", "split_shares must be a list, got "),
+        (
+            f"{FALCON}\n[datasets.other]\nsource = 'x'\nseeds = 12345",
+            r"seeds must be at most 10,000, got 12345.*\[12345\]",
+        ),
+        (f"{FALCON}\n[datasets.other]\nsynthetic = 3", "synthetic must be a table, got "),
+        (
+            f"{FALCON}\n[datasets.other]\nsynthetic.num_nodes = 50",
+            "needs num_nodes and num_edges, and num_edges is missing",
+        ),
+        (f"{FALCON}\n[datasets.other.synthetic]\nnum_nodes = 'a'\nnum_edges = 9", "num_nodes must be a whole number"),
+        (f"{FALCON}\n[figure]\nmetric = ['accuracy']", "figure.metric must be a text, got "),
     ],
 )
 def test_a_wrong_value_is_an_error_that_says_what_is_allowed(write_config, table, message):
     with pytest.raises(OptionError, match=message):
         read_config(write_config(table))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("table = 3", "table must be a table, got "),
+        ("extends = 3", "extends must be a text, got "),
+        ("title = 3", "title must be a text, got "),
+    ],
+)
+def test_a_key_of_another_kind_is_named(tmp_path, line, message):
+    (tmp_path / "file.toml").write_text(f"{line}\n{FALCON}\n[datasets.G]\nsource = 'x'\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=rf"file\.toml: {message}"):
+        read_config(tmp_path / "file.toml")
 
 
 def test_a_benchmark_that_trains_needs_models(write_config):

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.shipped import find_config
-from falcon_gnn.checks import check_choice
+from falcon_gnn.checks import check_choice, check_flag
 from falcon_gnn.datasets.splits import Split
 from falcon_gnn.datasets.synthetic import SyntheticShape
 from falcon_gnn.errors import OptionError
@@ -41,6 +41,8 @@ SECTIONS: dict[str, frozenset[str]] = {
 }
 """The options a file can set, by section. Budget, task and number of classes of a coarsening are the collapse's."""
 
+_MOST_SEEDS = 10_000
+_TYPES: dict[type, str] = {dict: "table", str: "text", list: "list"}
 _TABLE_KEYS = frozenset(("paper", "metrics"))
 _FIGURE_KEYS = frozenset(("metric", "methods"))
 _FILE_KEYS = frozenset(
@@ -181,6 +183,13 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     path = find_config(path)
     content, place, given = _read_toml(path), path.name, dict(overrides or {})
     table, figure = content.get("table", {}), content.get("figure", {})
+    _check_type(f"{place}: table", table, dict)
+    _check_type(f"{place}: figure", figure, dict)
+    for name, value in (
+        ("title", content.get("title", "")), ("table.paper", table.get("paper", "")),
+        ("figure.metric", figure.get("metric", "")),
+    ):  # fmt: skip
+        _check_type(f"{place}: {name}", value, str)
     check_keys(table, _TABLE_KEYS, f"{place}, [table]")
     check_keys(figure, _FIGURE_KEYS, f"{place}, [figure]")
     config = BenchmarkConfig(
@@ -229,6 +238,7 @@ def _read_toml(path: Path, extended: tuple[Path, ...] = ()) -> dict[str, Any]:
     check_keys(content, _FILE_KEYS | set(SECTIONS), path.name)
     if "extends" not in content:
         return content
+    _check_type(f"{path.name}: extends", content["extends"], str)
     base = (path.parent / content.pop("extends")).resolve()
     if base in extended:
         msg = f"{path.name} extends {base.name}, which extends it again. Remove one of the two."
@@ -264,8 +274,14 @@ def _dataset(name: str, entry: Mapping[str, Any], place: str) -> DatasetConfig:
     if ("source" in values) == ("synthetic" in values):
         msg = f"{place} must have either source or synthetic, got {', '.join(sorted(values)) or 'neither'}."
         raise OptionError(msg)
+    _check_texts_and_flags(values, place)
     if "synthetic" in values:
+        _check_type(f"{place}: synthetic", values["synthetic"], dict)
         check_keys(values["synthetic"], _names(SyntheticShape), f"{place}, synthetic")
+        missing = [name for name in ("num_nodes", "num_edges") if name not in values["synthetic"]]
+        if missing:
+            msg = f"{place}: synthetic needs num_nodes and num_edges, and {', '.join(missing)} is missing."
+            raise OptionError(msg)
         values["synthetic"] = SyntheticShape(**values["synthetic"])
     for key in ("models", "without_metrics"):
         if key in values:
@@ -275,6 +291,7 @@ def _dataset(name: str, entry: Mapping[str, Any], place: str) -> DatasetConfig:
     if "seeds" in values:
         values["seeds"] = _seeds(values["seeds"], place)
     if "split_shares" in values:
+        _check_type(f"{place}: split_shares", values["split_shares"], list)
         values["split_shares"] = tuple(values["split_shares"])
     return DatasetConfig(name, **values, options=_sections(entry, place))
 
@@ -282,6 +299,7 @@ def _dataset(name: str, entry: Mapping[str, Any], place: str) -> DatasetConfig:
 def _method(name: str, entry: Mapping[str, Any], place: str) -> MethodConfig:
     check_keys(entry, _METHOD_KEYS | set(SECTIONS), place)
     values = {key: value for key, value in entry.items() if key in _METHOD_KEYS}
+    _check_texts_and_flags(values, place)
     values["reduction"] = _choice("reduction", values.get("reduction", "falcon"), get_args(Reduction), place)
     for key in ("centralities", "models"):
         if key in values:
@@ -294,13 +312,27 @@ def _method(name: str, entry: Mapping[str, Any], place: str) -> MethodConfig:
     return MethodConfig(name, **values, options=_sections(entry, place))
 
 
+def _check_type(name: str, value: Any, kind: type) -> None:
+    """Stop at a value that TOML has as something else."""
+    if not isinstance(value, kind):
+        msg = f"{name} must be a {_TYPES[kind]}, got {value!r}."
+        raise OptionError(msg)
+
+
+def _check_texts_and_flags(values: Mapping[str, Any], place: str) -> None:
+    """Stop at a text or a switch of a data set or a method that is something else; "no" would be taken for true."""
+    for name, value in values.items():
+        if name in ("source", "paper", "note"):
+            _check_type(f"{place}: {name}", value, str)
+        if name in ("new_splits", "normalize_rows"):
+            check_flag(f"{place}: {name}", value)
+
+
 def _sections(content: Mapping[str, Any], place: str) -> Options:
     options = {}
     for section, known in SECTIONS.items():
         given = content.get(section, {})
-        if not isinstance(given, dict):
-            msg = f"{place}: {section} must be a table of options, got {given!r}."
-            raise OptionError(msg)
+        _check_type(f"{place}: {section}", given, dict)
         check_keys(given, known, f"{place}, {section}")
         options[section] = given
     return options
@@ -371,7 +403,11 @@ def _budgets(value: Any, place: str) -> tuple[Budget, ...]:
 
 def _seeds(value: Any, place: str) -> tuple[int, ...]:
     """Return the seeds; a number n stands for 0 ... n − 1."""
-    listed = list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_number and value > _MOST_SEEDS:
+        msg = f"{place}: seeds must be at most {_MOST_SEEDS:,}, got {value}. One seed of that number is [{value}]."
+        raise OptionError(msg)
+    listed = list(range(value)) if is_number else value
     is_valid = isinstance(listed, list | tuple) and all(type(seed) is int and seed >= 0 for seed in listed)
     if not is_valid or not listed:
         msg = f"{place}: seeds must be a number of seeds or a list of whole numbers, got {value!r}."

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from falcon_gnn.checks import check_whole, is_number
 from falcon_gnn.datasets.splits import random_masks
 from falcon_gnn.errors import OptionError
 from falcon_gnn.files import replacing_folder
@@ -50,7 +51,14 @@ class SyntheticShape:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the kinds and the ranges."""
+        for name in ("num_nodes", "num_edges", "num_features", "num_classes", "seed"):
+            check_whole(name, getattr(self, name), 0)
+        for name in ("exponent", "homophily", "signal"):
+            value = getattr(self, name)
+            if not (is_number(value) or (name == "exponent" and value is None)):
+                msg = f"{name} must be a number, got {value!r}."
+                raise OptionError(msg)
         limits = {
             "num_nodes": 10 <= self.num_nodes < 2**31,
             "num_edges": 0 <= self.num_edges <= self.num_nodes * (self.num_nodes - 1) // 4,
