@@ -38,6 +38,16 @@ class Metrics:
     roc_auc: float = float("nan")
 
 
+def shown_score(score: float, task: Task) -> float:
+    """Return a score that is higher for a better model as people read it: of a regression, its error without the minus.
+
+    Example:
+        >>> shown_score(-0.25, "regression"), shown_score(0.9, "classes")
+        (0.25, 0.9)
+    """
+    return -score if task == "regression" else score
+
+
 @dataclass(frozen=True)
 class Confusion:
     """Counts of node-label cells: a class is compared with each of the L labels in turn (one against the rest)."""

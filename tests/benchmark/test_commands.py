@@ -1,10 +1,13 @@
 """The three commands, as a user calls them."""
 
+import numpy as np
 import pytest
 from tests.benchmark.conftest import FALCON
 from typer.testing import CliRunner
 
 from falcon_gnn.cli.commands import app
+from falcon_gnn.datasets.archive import write_npz
+from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.errors import OptionError
 
 
@@ -81,5 +84,18 @@ def test_tune_prints_the_best_options(tmp_path):
         "--hidden-channels", 4, "--num-layers", 2,
     )  # fmt: skip
     assert found.exit_code == 0, found.output
-    assert "Best validation score of 1 trials (0 failed)" in found.output
+    assert "Best of 1 trials (0 failed): validation accuracy 0." in found.output
     assert "centrality = degree" in found.output
+
+
+def test_tune_shows_a_regression_by_its_error(tmp_path):
+    pytest.importorskip("optuna")
+    graph = synthetic_graph(SyntheticShape(60, 120, num_features=4, num_classes=3))
+    write_npz(graph.replace(y=np.linspace(0.5, 3, 60)), tmp_path / "graph.npz")
+    found = call(
+        "tune", tmp_path / "graph.npz", "--node-budget", 20, "--num-trials", 1, "--model", "sign", "--centralities",
+        "degree", "--num-epochs", 1, "--hidden-channels", 4, "--num-clusters", 2,
+    )  # fmt: skip
+    assert "trial 0: validation mean squared error " in found.output
+    assert "Best of 1 trials (0 failed): validation mean squared error " in found.output
+    assert "error -" not in found.output

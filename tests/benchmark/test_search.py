@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from falcon_gnn.benchmark.arguments import SearchSpace, TuneOptions
@@ -26,6 +27,12 @@ def graph():
 @pytest.fixture
 def config():
     return RunConfig(TRAINING, CollapseConfig(20))
+
+
+def test_validation_nodes_without_labels_are_no_score(graph, config):
+    hidden = graph.replace(y=np.where(graph.val_mask, -1, graph.y))
+    with pytest.raises(OptionError, match="at least one node with a label"):
+        tune(hidden, config, TuneOptions(SPACE, num_trials=1))
 
 
 @pytest.mark.parametrize("storage", ["trials.log", "trials.db"])
@@ -80,7 +87,7 @@ def test_models_without_hop_features_keep_their_hops():
 
 def test_a_search_whose_every_trial_fails_says_so(graph, config):
     hopeless = replace(config, reduction=replace(config.reduction, node_budget=1000))
-    with pytest.raises(OptionError, match="every one of 2 trials failed"):
+    with pytest.raises(OptionError, match=r"every one of 2 trials failed; the last: node_budget must be .* got 1000"):
         tune(graph, hopeless, TuneOptions(SPACE, num_trials=2))
 
 

@@ -21,6 +21,16 @@ def test_the_bar_shows_the_epoch_loss_and_scores(monkeypatch, capsys):
     assert shown.out == ""
 
 
+def test_the_bar_shows_a_regression_by_its_error(monkeypatch, capsys):
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setattr(progress, "can_draw", lambda console: True)
+    bar = ProgressBar(num_epochs=10, first_epoch=2, task="regression")
+    bar.report(EpochRecord(3, 0.51234, -0.8, 0.1), best_score=-0.7)
+    bar.progress.refresh()
+    bar.close()
+    assert "error 0.8000  best 0.7000" in capsys.readouterr().err
+
+
 def test_the_bar_is_silent_where_nobody_looks(capsys):
     bar = ProgressBar(num_epochs=10, first_epoch=0)
     bar.report(EpochRecord(1, 0.5, None, 0.1), best_score=None)

@@ -84,5 +84,8 @@ def _result(line: Mapping[str, Any]) -> str:
     if "scores" in record:
         score = record["training"]["best_score"]
         epochs = f"{record['training']['num_epochs']} epochs, {seconds}"
-        return epochs if score is None else f"validation {score:.4f}, {epochs}"
+        error = (record["scores"]["validation"] or {}).get("mean_squared_error")
+        # A regression is scored by minus its error.
+        shown = score if error is None else error
+        return epochs if score is None else f"validation {shown:.4f}, {epochs}"
     return f"{record['trained_on']['num_nodes']:,} nodes, {seconds}"

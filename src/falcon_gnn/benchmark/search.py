@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from falcon_gnn.benchmark.arguments import Sampler, TuneOptions
 from falcon_gnn.errors import FalconError, OptionError, require
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
+from falcon_gnn.labels import infer_task, labelled_nodes
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
@@ -85,8 +86,14 @@ def tune(
     try:
         study = _study(optuna, name, config, options, points)
 
+        reasons: list[str] = []
+
         def objective(trial: "Trial") -> float:
-            return _score(graph, _with_params(config, reduction, _suggest(trial, points, options.sampler)))
+            try:
+                return _score(graph, _with_params(config, reduction, _suggest(trial, points, options.sampler)))
+            except FalconError as error:
+                reasons.append(str(error))
+                raise
 
         def tell(_: "Study", trial: "FrozenTrial") -> None:
             if on_trial is not None:
@@ -97,7 +104,7 @@ def tune(
             study.optimize(objective, n_trials=left, catch=(FalconError,), callbacks=[tell])
     finally:
         optuna.logging.set_verbosity(verbosity)
-    return _result(study, config, reduction)
+    return _result(study, config, reduction, reasons)
 
 
 def _require_reduction(graph: Graph, config: RunConfig) -> CollapseConfig:
@@ -106,6 +113,9 @@ def _require_reduction(graph: Graph, config: RunConfig) -> CollapseConfig:
         raise OptionError(msg)
     if graph.val_mask is None or not graph.val_mask.any():
         msg = "graph.val_mask must select at least one node: the search goes by the validation score."
+        raise OptionError(msg)
+    if graph.y is None or not labelled_nodes(graph.y, infer_task(graph.y, config.training.task))[graph.val_mask].any():
+        msg = "graph.val_mask must select at least one node with a label: the search goes by the validation score."
         raise OptionError(msg)
     return config.reduction
 
@@ -216,10 +226,11 @@ def _is_full(study: "Study", points: dict[str, list[Any]], sampler: Sampler) -> 
     return sampler == "grid" and len(tried) >= math.prod(len(values) for values in points.values())
 
 
-def _result(study: "Study", config: RunConfig, reduction: CollapseConfig) -> TuneResult:
+def _result(study: "Study", config: RunConfig, reduction: CollapseConfig, reasons: Sequence[str]) -> TuneResult:
     num_done, num_failed = _count(study, "COMPLETE"), _count(study, "FAIL")
     if num_done == 0:
-        msg = f"every one of {num_failed} trials failed; run one of them with falcon-gnn train to see why."
+        why = f"the last: {reasons[-1]}" if reasons else "run one of them with falcon-gnn train to see why."
+        msg = f"every one of {num_failed} trials failed; {why}"
         raise OptionError(msg)
     best = study.best_trial
     assert best.value is not None

@@ -1,7 +1,7 @@
 """The commands ``bench``, ``tables`` and ``tune``: options in, one call, text out. They decide nothing."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,9 @@ from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.budgets import parse_budget
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from falcon_gnn.graph import Graph
 
 app = typer.Typer(help="Experiments: run them, tabulate them, search for the best options.", no_args_is_help=True)
 
@@ -162,8 +165,22 @@ def tune(
         config,
         chosen(TuneOptions, values, space=space),
         name=Path(source).stem,
-        on_trial=lambda number, score, params: typer.echo(f"trial {number}: {score} with {params}", err=True),
+        on_trial=lambda number, score, params: typer.echo(
+            f"trial {number}: {'failed' if score is None else _as_text(graph, config, score)} with {params}", err=True
+        ),
     )
-    typer.echo(f"Best validation score of {result.num_trials} trials ({result.num_failed} failed): {result.score:.4f}")
+    what = f"Best of {result.num_trials} trials ({result.num_failed} failed)"
+    typer.echo(f"{what}: {_as_text(graph, config, result.score)}")
     for name, value in result.params.items():
         typer.echo(f"  {name} = {value}")
+
+
+def _as_text(graph: "Graph", config: RunConfig, score: float) -> str:
+    """Return a validation score with its name."""
+    from falcon_gnn.evaluation import shown_score
+    from falcon_gnn.labels import infer_task
+
+    assert graph.y is not None
+    task = infer_task(graph.y, config.training.task)
+    name = "mean squared error" if task == "regression" else config.training.validation_metric
+    return f"validation {name.replace('_', '-')} {shown_score(score, task):.4f}"

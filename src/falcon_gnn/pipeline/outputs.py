@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.load import GRAPH_FILE
 from falcon_gnn.errors import MissingDependencyError, OptionError
+from falcon_gnn.evaluation import shown_score
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
@@ -189,14 +190,13 @@ def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
     from falcon_gnn.reporting.plots import learning_curve_figure
     from falcon_gnn.reporting.style import save_figure
 
-    is_regression = result.spec.task == "regression"
-    # The score to go by is higher for a better model: minus the error.
-    sign, name = (-1, "mean squared error") if is_regression else (1, metric.replace("_", "-"))
+    task = result.spec.task
+    name = "mean squared error" if task == "regression" else metric.replace("_", "-")
     try:
         figure = learning_curve_figure(
             [record.epoch for record in result.epochs],
             [record.loss for record in result.epochs],
-            [None if record.score is None else sign * record.score for record in result.epochs],
+            [None if record.score is None else shown_score(record.score, task) for record in result.epochs],
             result.best_epoch,
             score_name=f"Validation {name}",
         )

@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self
 
 from falcon_gnn.display import can_draw
 from falcon_gnn.errors import require
+from falcon_gnn.evaluation import shown_score
+from falcon_gnn.labels import Task
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,10 @@ class ProgressBar:
     Args:
         num_epochs: Epochs in all.
         first_epoch: Epochs that an earlier run has done.
+        task: What the labels are; a regression is shown by its error.
     """
 
-    def __init__(self, num_epochs: int, first_epoch: int) -> None:
+    def __init__(self, num_epochs: int, first_epoch: int, task: Task = "classes") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -62,15 +65,16 @@ class ProgressBar:
         )
         self.progress = Progress(*columns, console=console, transient=True, disable=not can_draw(console))
         self.task = self.progress.add_task("train", total=num_epochs, completed=first_epoch, status="")
+        self.task_of_labels, self.score_name = task, "error" if task == "regression" else "score"
         self.progress.start()
 
     def report(self, record: EpochRecord, best_score: float | None) -> None:
         """Move the bar on."""
         status = f"loss {record.loss:.4f}"
         if record.score is not None:
-            status += f"  score {record.score:.4f}"
+            status += f"  {self.score_name} {shown_score(record.score, self.task_of_labels):.4f}"
         if best_score is not None:
-            status += f"  best {best_score:.4f}"
+            status += f"  best {shown_score(best_score, self.task_of_labels):.4f}"
         self.progress.update(self.task, completed=record.epoch, status=status)
 
     def close(self) -> None:

@@ -132,7 +132,8 @@ def _run(
 def _open_reporters(training: TrainingState, log_dir: str | Path | None, *, progress: bool) -> list[Reporter]:
     if not training.crew.is_writer:
         return []
-    bars: list[Reporter] = [ProgressBar(training.config.num_epochs, len(training.epochs))] if progress else []
+    bar = (training.config.num_epochs, len(training.epochs), training.spec.task)
+    bars: list[Reporter] = [ProgressBar(*bar)] if progress else []
     return bars if log_dir is None else [*bars, TensorBoardLog(log_dir)]
 
 
