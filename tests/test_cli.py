@@ -324,3 +324,22 @@ def test_an_out_that_cannot_be_written_is_one_line_before_any_work(tmp_path, com
     result = CliRunner().invoke(app, [command, *arguments[command], "--out", str(out)])
     assert isinstance(result.exception, OptionError)
     assert str(result.exception).startswith(f"--out {out} cannot be written (")
+
+
+@pytest.mark.parametrize(
+    ("words", "replaced"),
+    [
+        (["collapse", "{0}/graph.npz", "--node-budget", "9", "--out", "{0}"], "graph.npz"),
+        (["collapse", "{0}", "--node-budget", "9", "--out", "{0}"], "graph.npz"),
+        (["predict", "run", "{0}/edges.csv", "--nodes", "{0}/nodes.csv", "--out", "{0}/nodes.csv"], "nodes.csv"),
+        (["predict", "run", "{0}/tables", "--out", "{0}/tables/nodes.csv"], "tables/nodes.csv"),
+    ],
+)
+def test_the_graph_that_is_read_is_not_replaced(tmp_path: Path, words: list[str], replaced: str) -> None:
+    (tmp_path / "tables").mkdir()
+    for name in ("graph.npz", "edges.csv", "nodes.csv", "tables/edges.csv", "tables/nodes.csv"):
+        (tmp_path / name).write_text("kept")
+    result = CliRunner().invoke(app, [word.format(tmp_path) for word in words])
+    assert isinstance(result.exception, OptionError)
+    assert f"--out must be another place than that of the graph: {tmp_path / replaced}" in str(result.exception)
+    assert (tmp_path / replaced).read_text() == "kept"

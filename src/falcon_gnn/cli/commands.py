@@ -22,7 +22,7 @@ from falcon_gnn.cli.screen import (
     say_written,
     show_stages,
 )
-from falcon_gnn.cli.sources import Source, load_source, make_budget, make_training
+from falcon_gnn.cli.sources import Source, check_not_read, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.devices.place import DeviceOptions, is_launched
 from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
@@ -108,9 +108,11 @@ def collapse(
     With --memory the budget is the largest on which a training step of --model fits. With --engine spark the tables
     nodes.parquet, edges.parquet and assignment.parquet are written, and report.json.
     """
+    values = options["options"]
     if "://" not in str(out):
         check_writable(out, option="--out")
-    values = options["options"]
+        names = ("nodes.parquet", "edges.parquet") if engine == "spark" else ("graph.npz",)
+        check_not_read([out / name for name in names], "--out", source, values)
     budget, was_given = make_budget(values), given(context, values)
     if engine == "spark" and budget.memory is not None:
         msg = f"memory is not known to --engine spark, got {budget.memory!r}. Use --node-budget, or --engine local."
@@ -201,6 +203,7 @@ def predict(
     from falcon_gnn.pipeline.outputs import predict_to_file
 
     check_writable(out, is_folder=False, option="--out")
+    check_not_read([out], "--out", source, options["options"])
     with show_stages() as on_stage:
         graph = load_source(source, options["options"], on_stage)
         on_stage("prediction")

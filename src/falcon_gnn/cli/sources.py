@@ -1,12 +1,14 @@
 """What several commands make of their options: the graph, the training, the node budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from falcon_gnn.cli.fields import chosen
 from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.errors import OptionError
 from falcon_gnn.pipeline.options import BudgetOptions
 from falcon_gnn.progress import telling_time_left
 from falcon_gnn.reduction.budgets import parse_budget
@@ -42,6 +44,27 @@ def make_training(values: Mapping[str, Any]) -> TrainConfig:
     without_model = {name: value for name, value in values.items() if name != "model"}
     training: TrainConfig = chosen(TrainConfig, without_model, model=chosen(ModelConfig, values))
     return training
+
+
+def check_not_read(written: Iterable[Path], option: str, source: str, values: Mapping[str, Any]) -> None:
+    """Stop before a file that the graph is read from is replaced by what is made of it.
+
+    Args:
+        written: Files or folders that the command writes.
+        option: The option that says where, for the message.
+        source: A name or a path.
+        values: The options given.
+    """
+    from falcon_gnn.datasets.load import GRAPH_FILE
+    from falcon_gnn.datasets.tables import tables_in
+
+    tables = tables_in(Path(source))
+    read = [Path(source), Path(source) / GRAPH_FILE, values["nodes"], *((tables.edges, tables.nodes) if tables else ())]
+    for path in written:
+        for other in read:
+            if other is not None and other.exists() and path.exists() and path.samefile(other):
+                msg = f"{option} must be another place than that of the graph: {other} would be replaced."
+                raise OptionError(msg)
 
 
 def load_source(source: str, values: Mapping[str, Any], on_stage: Callable[[str], None] = lambda _: None) -> "Graph":
