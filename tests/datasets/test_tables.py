@@ -201,6 +201,21 @@ def test_missing_columns_are_named(tmp_path, suffix):
         load_graph(edges, num_nodes=2)
 
 
+@pytest.mark.parametrize("text", ["2020-01-01", "heavy", "true"])
+def test_a_weight_of_csv_that_is_no_number_is_named_with_its_column(tmp_path, text):
+    (tmp_path / "e.csv").write_text(f"source,target,weight\n0,1,2.5\n1,0,{text}\n")
+    with pytest.raises(
+        GraphError, match=rf"e\.csv: column weight must be a number in every row, got '{text}'\. Turn it"
+    ):
+        load_graph(tmp_path / "e.csv", num_nodes=2)
+
+
+def test_an_id_beyond_64_bits_is_the_one_that_is_named(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n99999999999999999999,1\n")
+    with pytest.raises(GraphError, match="column source must hold integers, got '99999999999999999999'"):
+        load_graph(tmp_path / "e.csv", num_nodes=2)
+
+
 def test_weights_must_be_finite(tmp_path):
     edges = _write(tmp_path / "e.parquet", source=[0], target=[1], weight=[float("nan")])
     with pytest.raises(GraphError, match="column weight must be finite and not negative, got nan"):

@@ -174,8 +174,13 @@ def _first_text(column: Any) -> Any:
     if is_text(column.type):
         padded = np.flatnonzero(_is_padded(column))
         texts = column.to_pylist()
-        return texts[padded[0]] if padded.size else next((t for t in texts if not t.lstrip("-").isdigit()), texts[0])
+        return texts[padded[0]] if padded.size else next((t for t in texts if not _is_plain(t)), texts[0])
     return column[0].as_py()
+
+
+def _is_plain(text: str) -> bool:
+    """Tell the text of a whole number of up to 64 bits."""
+    return text.removeprefix("-").isdecimal() and -(2**63) <= int(text) < 2**64
 
 
 def _arrow(ids: NDArray[Any]) -> Any:

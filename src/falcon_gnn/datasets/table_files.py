@@ -3,18 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from falcon_gnn.datasets.reading import reading
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import GraphError, OptionError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 
 _BLOCK_BYTES = 1 << 24
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
+WEIGHT_FIX = "Turn it into numbers, or rename the column if it is no weight."
 TABLE_FIX = "docs/data.md names the columns of an edge list and of a node table."
 
 
@@ -67,7 +69,7 @@ def read_batches(
             if is_parquet(part):
                 yield from _parquet_batches(part, columns, num_rows)
             else:
-                with _open_csv(part, types, columns, may_break=may_break) as reader:
+                with _saying_what_is_no_number(types), _open_csv(part, types, columns, may_break=may_break) as reader:
                     yield from reader
 
 
@@ -169,6 +171,22 @@ def _parquet_batches(path: Path, columns: Sequence[str], num_rows: int) -> Itera
         _check_same_columns(columns, [name for name in columns if name in file.schema_arrow.names])
         for batch in file.iter_batches(num_rows, columns=list(columns)):
             yield batch.select(columns)
+
+
+@contextmanager
+def _saying_what_is_no_number(types: Mapping[str, Any]) -> Iterator[None]:
+    """Turn pyarrow's error about a cell that is no number into ours; ``types`` has one column of floats at most."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        cell = re.search(r"conversion error to double: invalid value '(.*)'", str(error), re.DOTALL)
+        if cell is None:
+            raise
+        name = next(name for name, kind in types.items() if kind == pa.float64())
+        msg = f"column {name} must be a number in every row, got {cell[1]!r}. {WEIGHT_FIX}"
+        raise GraphError(msg) from error
 
 
 def _check_same_columns(wanted: Sequence[str], found: Sequence[str]) -> None:

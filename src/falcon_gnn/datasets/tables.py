@@ -21,6 +21,7 @@ from falcon_gnn.datasets.options import LoadOptions
 from falcon_gnn.datasets.reading import reading
 from falcon_gnn.datasets.table_files import (
     TABLE_FIX,
+    WEIGHT_FIX,
     check_distinct_names,
     column_names,
     find_table,
@@ -210,16 +211,15 @@ def _as_floats(name: str, column: Any) -> NDArray[np.float64]:
     import pyarrow as pa
     from pyarrow import types
 
-    fix = "Turn it into numbers, or rename the column if it is no weight."
     column = column.dictionary_decode() if types.is_dictionary(column.type) else column
     try:
         if is_text(column.type) or types.is_decimal(column.type):
             column = column.cast(pa.float64())
     except pa.ArrowInvalid as error:
-        msg = f"column {name} must be a number in every row, got text ({error}). {fix}"
+        msg = f"column {name} must be a number in every row, got text ({error}). {WEIGHT_FIX}"
         raise GraphError(msg) from error
     if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
-        msg = f"column {name} must be a number in every row, got {column.type}. {fix}"
+        msg = f"column {name} must be a number in every row, got {column.type}. {WEIGHT_FIX}"
         raise GraphError(msg)
     weights: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return weights
