@@ -343,3 +343,16 @@ def test_the_graph_that_is_read_is_not_replaced(tmp_path: Path, words: list[str]
     assert isinstance(result.exception, OptionError)
     assert f"--out must be another place than that of the graph: {tmp_path / replaced}" in str(result.exception)
     assert (tmp_path / replaced).read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (["plan", "no.npz", "--memory", "1GiB", "--out", "{0}/plan.pdf"], ".png or .svg"),
+        (["predict", "run", "no.npz", "--out", "{0}/labels.txt"], ".parquet or .csv"),
+    ],
+)
+def test_an_out_of_another_suffix_is_refused_before_any_work(tmp_path: Path, words: list[str], allowed: str) -> None:
+    result = CliRunner().invoke(app, [word.format(tmp_path) for word in words])
+    assert isinstance(result.exception, OptionError)
+    assert f"path must end in {allowed}" in str(result.exception)

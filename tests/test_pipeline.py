@@ -1,6 +1,7 @@
 """One run: what it trains on, what it records, what it writes."""
 
 import json
+import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from falcon_gnn.errors import BudgetError, GraphError, OptionError, OutOfMemoryError
+from falcon_gnn.errors import BudgetError, GraphError, MissingDependencyError, OptionError, OutOfMemoryError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline import shortage
 from falcon_gnn.pipeline.options import RunConfig
@@ -512,3 +513,11 @@ def test_a_run_without_a_training_mask_stops_before_the_collapse(graph: Graph) -
     with pytest.raises(GraphError, match="graph must have a train_mask beside its val_mask and test_mask, got none"):
         run(graph.replace(train_mask=None), RunConfig(TRAINING, QUARTER), on_stage=stages.append, progress=False)
     assert stages == ["reduction"]
+
+
+def test_curves_that_cannot_be_written_are_refused_before_the_collapse(graph, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    stages = []
+    with pytest.raises(MissingDependencyError, match=r"falcon-gnn\[tensorboard\]"):
+        run(graph, log_dir=tmp_path / "curves", on_stage=stages.append)
+    assert stages == []

@@ -200,9 +200,10 @@ def predict(
     **options: Any,
 ) -> None:
     """Label the nodes of a graph with a trained model."""
-    from falcon_gnn.pipeline.outputs import predict_to_file
+    from falcon_gnn.pipeline.outputs import check_table_name, predict_to_file
 
     check_writable(out, is_folder=False, option="--out")
+    check_table_name(out)
     check_not_read([out], "--out", source, options["options"])
     with show_stages() as on_stage:
         graph = load_source(source, options["options"], on_stage)
@@ -228,10 +229,12 @@ def plan(
     """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
     from falcon_gnn.pipeline.outputs import write_peak_curves
     from falcon_gnn.planning.fit import plan_models, standard_configs
+    from falcon_gnn.reporting.style import check_can_save
     from falcon_gnn.reporting.terminal import plans_table
 
     if out is not None:
         check_writable(out, is_folder=False, option="--out")
+        check_can_save(out)
     values = options["options"]
     training = make_training({**values, "num_batches": 1})
     configs, scope = standard_configs(training, values["num_batches"]), values["scope"]

@@ -159,9 +159,7 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
         OptionError: If the folder holds no model, or the path ends otherwise.
         GraphError: If the graph's features do not fit it.
     """
-    if Path(path).suffix not in (".csv", ".parquet"):
-        msg = f"path must end in .parquet or .csv, got {str(path)!r}."
-        raise OptionError(msg)
+    check_table_name(path)
     from falcon_gnn.training.correction import predict_corrected
     from falcon_gnn.training.weights import load_model
 
@@ -170,6 +168,17 @@ def predict_to_file(folder: str | Path, graph: Graph, path: str | Path) -> int:
     ids = graph.node_attributes.get("node_id", np.arange(graph.num_nodes))
     _write_table({"node_id": ids, **_prediction_columns(scores, spec.task)}, path)
     return graph.num_nodes
+
+
+def check_table_name(path: str | Path) -> None:
+    """Stop at a table that is neither Parquet nor CSV by its name.
+
+    Raises:
+        OptionError: If so.
+    """
+    if Path(path).suffix not in (".csv", ".parquet"):
+        msg = f"path must end in .parquet or .csv, got {str(path)!r}."
+        raise OptionError(msg)
 
 
 def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from falcon_gnn.checks import check_choice, check_kind
+from falcon_gnn.errors import require
 from falcon_gnn.evaluation import Metrics, evaluate
 from falcon_gnn.files import check_writable
 from falcon_gnn.graph import Graph
@@ -65,6 +66,7 @@ def run(
         GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
+        MissingDependencyError: If there is a ``log_dir`` and tensorboard is not installed.
 
     Example:
         >>> import falcon_gnn as fg
@@ -77,6 +79,9 @@ def run(
     require_graph(graph, Graph)
     if out is not None:
         check_writable(out)
+    if log_dir is not None:
+        check_writable(log_dir, option="log_dir")
+        require("tensorboard", "tensorboard")
     config = RunConfig() if config is None else config
     check_kind("config", config, RunConfig)
     check_choice("prefer", prefer, get_args(Prefer))

@@ -102,6 +102,14 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
     return figure
 
 
+def check_can_save(path: str | Path) -> None:
+    """Stop before the work where its figure could not be saved; arguments and errors as in :func:`save_figure`."""
+    if Path(path).suffix.lower() not in _SUFFIXES:
+        msg = f"path must end in {' or '.join(_SUFFIXES)}, got {str(path)!r}."
+        raise OptionError(msg)
+    require("matplotlib", "report")
+
+
 def save_figure(figure: "Figure", path: str | Path) -> None:
     """Write a figure on white to a ``.png`` or ``.svg`` file, whole or not at all; same figure, same bytes.
 
@@ -113,10 +121,8 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
         OptionError: If the suffix is another one.
         MissingDependencyError: If matplotlib is not installed.
     """
+    check_can_save(path)
     suffix = Path(path).suffix.lower()
-    if suffix not in _SUFFIXES:
-        msg = f"path must end in {' or '.join(_SUFFIXES)}, got {str(path)!r}."
-        raise OptionError(msg)
     with replacing(path) as temporary, figure_style():
         figure.savefig(temporary, format=suffix[1:], dpi=200, metadata=_metadata(suffix), facecolor="white")
 
