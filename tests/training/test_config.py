@@ -39,6 +39,7 @@ def test_impossible_models_are_refused_by_name(options, message):
         ({"num_batches": True}, "num_batches"),
         ({"patience": 0}, "patience"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed must be a whole number below"),
         ({"precision": "fp16"}, "precision must be one of float32, tf32, bf16"),
         ({"validation_metric": "f1"}, "validation_metric"),
         ({"task": "class"}, "task"),

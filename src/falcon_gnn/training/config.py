@@ -21,6 +21,7 @@ _PART_MODELS = ("cluster-gcn", "gas")
 
 
 DEFAULT_PIECE_BYTES = 16 * 2**20
+_LARGEST_SEED = 2**64 - 1
 """Bytes of the widest layer that an evaluation computes together."""
 
 
@@ -185,6 +186,9 @@ class TrainConfig:
         for name in ("deterministic", "keep_matrix", "measure_memory", "normalize_hops"):
             check_flag(name, getattr(self, name))
         check_whole("seed", self.seed, 0)
+        if self.seed > _LARGEST_SEED:
+            msg = f"seed must be a whole number below 2**64, which torch takes, got {self.seed}. Choose a smaller one."
+            raise OptionError(msg)
         check_whole("eval_piece_bytes", self.eval_piece_bytes, 1_024)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("validation_metric", self.validation_metric, get_args(ScoreName))
