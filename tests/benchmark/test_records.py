@@ -60,3 +60,18 @@ def test_a_file_that_must_be_there_is_missed_by_name(tmp_path):
 def test_a_folder_is_no_record_file(tmp_path):
     with pytest.raises(OptionError, match=r"record file .* cannot be read"):
         read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"id": "a", "record": None}, {"id": ["a"], "record": {}}, {"missing_data": ["G"], "error": "x"},
+        {"plan": "p", "cells": 3, "datasets": {}},
+    ],
+)  # fmt: skip
+def test_a_line_whose_values_are_of_another_kind_is_of_no_benchmark(tmp_path, line):
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    records = read_records(path)
+    assert records.foreign == {str(path): 1}
+    assert (records.runs, records.plans, records.missing_data) == ({}, [], {})

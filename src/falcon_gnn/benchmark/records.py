@@ -112,17 +112,21 @@ def _sort_in(records: Records, line: Any) -> bool:
     """Put a line where it belongs, and return whether a benchmark wrote it."""
     if not isinstance(line, dict):
         return False
-    if {"plan", "cells"} <= line.keys():
+    if _holds(line, plan=str, cells=list, datasets=dict):
         records.plans.append(line)
-    elif {"missing_data", "error"} <= line.keys():
+    elif _holds(line, missing_data=str, error=str):
         records.missing_data[line["missing_data"]] = line["error"]
-    elif {"id", "error"} <= line.keys():
+    elif _holds(line, id=str, error=str):
         records.errors[line["id"]] = line
-    elif {"id", "record"} <= line.keys():
+    elif _holds(line, id=str, record=dict):
         records.runs[line["id"]] = line
     else:
         return False
     return True
+
+
+def _holds(line: Line, **kinds: type) -> bool:
+    return all(isinstance(line.get(key), kind) for key, kind in kinds.items())
 
 
 def _lines(path: Path) -> list[Line]:
