@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
-from falcon_gnn.errors import MissingDependencyError, OptionError
+from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
 from falcon_gnn.reporting.plots import learning_curve_figure
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
@@ -356,3 +357,16 @@ def test_an_out_of_another_suffix_is_refused_before_any_work(tmp_path: Path, wor
     result = CliRunner().invoke(app, [word.format(tmp_path) for word in words])
     assert isinstance(result.exception, OptionError)
     assert f"path must end in {allowed}" in str(result.exception)
+
+
+def test_a_warning_is_one_line_without_a_place_in_the_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> None:
+        for category in (FalconWarning, UserWarning):
+            sys.stderr.write(warnings.formatwarning("9 are used.", category, "code.py", 7, line=""))
+
+    monkeypatch.setattr("falcon_gnn.cli.commands.app", command)
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == "falcon-gnn: warning: 9 are used.\ncode.py:7: UserWarning: 9 are used.\n"

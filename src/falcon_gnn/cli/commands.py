@@ -21,6 +21,7 @@ from falcon_gnn.cli.screen import (
     say_compiled,
     say_written,
     show_stages,
+    show_warnings,
 )
 from falcon_gnn.cli.sources import Source, check_not_read, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
@@ -288,7 +289,7 @@ def config(
 def main() -> NoReturn:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
-        with naming_extras():
+        with naming_extras(), show_warnings():
             app()
     except FalconError as error:
         typer.secho(f"falcon-gnn: {error}", err=True, fg=typer.colors.RED)

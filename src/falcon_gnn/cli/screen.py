@@ -1,6 +1,7 @@
 """What the commands show: the stage now running, tables, the log, and where the files are."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from falcon_gnn.display import can_draw
+from falcon_gnn.errors import FalconWarning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,6 +44,25 @@ def show_stages() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         status.stop()
+
+
+@contextmanager
+def show_warnings() -> Iterator[None]:
+    """Show our own warnings of what is inside as a line each, without the place in the code that Python puts there."""
+    usual = warnings.formatwarning
+
+    def format_warning(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if issubclass(category, FalconWarning):
+            return f"falcon-gnn: warning: {message}\n"
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = format_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 class _Lines(logging.Handler):
