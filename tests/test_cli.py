@@ -1,8 +1,11 @@
 """The command as a user types it."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
 from falcon_gnn.reporting.plots import learning_curve_figure
+from falcon_gnn.training.checkpoint import read_checkpoint
 
 QUICK = ["--num-epochs", "2", "--hidden-channels", "16", "--device", "cpu"]
 
@@ -272,6 +276,53 @@ def test_an_interruption_says_what_is_left(
         main()
     assert stop.value.code == 130
     assert capsys.readouterr().err == shown
+
+
+# Checkpoints are written once a minute; here after every epoch, so that one says that the training has begun.
+_TRAIN = """
+from falcon_gnn.training.trainer import train
+train.__kwdefaults__["checkpoint_seconds"] = 0
+from falcon_gnn.cli.commands import main
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM that a process could take note of")
+def test_sigterm_finishes_the_epoch_and_leaves_a_checkpoint(source: str, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    words = ["train", source, "--model", "sign", *QUICK, "--num-epochs", "1000000", "--out", str(tmp_path)]
+    with subprocess.Popen([sys.executable, "-c", _TRAIN, *words], stderr=subprocess.PIPE, text=True) as process:
+        while not checkpoint.exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    epoch = len(read_checkpoint(checkpoint).facts["epochs"])
+    where = f"{checkpoint} holds its state, go on with resume"
+    assert errors.splitlines()[-1] == f"falcon-gnn: training was interrupted after epoch {epoch}; {where}"
+
+
+@pytest.mark.parametrize("on_interrupt", [signal.default_int_handler, signal.SIG_IGN], ids=["usual", "background"])
+def test_sigterm_interrupts_other_work_as_ctrl_c_does(
+    on_interrupt: Any, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("falcon_gnn.pipeline.run.run", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(sys, "argv", ["falcon-gnn", "train", source, "--out", "x"])
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        with pytest.raises(SystemExit) as stop:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "falcon-gnn: interrupted; no half-written file is left\n"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_exit_code_of_several_processes_is_theirs(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("falcon_gnn.devices.launch.launch", lambda *_, **__: 130)
+    words = ["train", source, "--devices", "2", "--num-batches", "2", "--device", "cpu", "--out", "x"]
+    assert CliRunner().invoke(app, words).exit_code == 130
 
 
 def test_the_recommended_collapse_is_of_alike_groups(source: str, tmp_path: Path) -> None:

@@ -201,6 +201,22 @@ def interrupt_parent(record: EpochRecord) -> None:
         os.kill(os.getppid(), signal.SIGINT)
 
 
+def terminate_parent(record: EpochRecord) -> None:
+    """Send SIGTERM, once, to where the processes were started."""
+    if record.epoch == 1:
+        os.kill(os.getppid(), signal.SIGTERM)
+
+
+def test_the_callers_own_meaning_of_sigterm_stays(tmp_path: Path) -> None:
+    endless = replace(CONFIGS["sign"], num_epochs=100_000)
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch .* holds its state"):
+            launch(train_in_team, make_graph(), endless, tmp_path / "checkpoint", terminate_parent, num_devices=1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
     checkpoint, endless = tmp_path / "checkpoint.safetensors", replace(CONFIGS["sign"], num_epochs=100_000)
     with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch .* holds its state"):

@@ -1,10 +1,13 @@
 """The command ``falcon-gnn``: options in, one call, tables out. It decides nothing."""
 
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
@@ -46,12 +49,37 @@ _FITTED = ("num_batches", "precision", "device", "num_epochs")
 _ONLY_WITH_MEMORY = {*vars(ModelConfig()), *_FITTED} - {*vars(CollapseConfig(1))}
 
 
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, by which job schedulers and containers end a process, do what Ctrl-C does; what is handled stays."""
+    try:
+        is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if is_ours:
+            signal.signal(signal.SIGTERM, _interrupt)
+    except ValueError:  # Only the main thread may say what a signal does.
+        is_ours = False
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    # What a shell starts in the background ignores Ctrl-C.
+    if not callable(on_interrupt):
+        raise KeyboardInterrupt
+    on_interrupt(number, frame)
+
+
 class _Commands(TyperGroup):
-    """The commands; on Ctrl-C they say what is left, where Typer would end without a word."""
+    """The commands; on Ctrl-C and SIGTERM they say what is left, where Typer would end without a word."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _interrupted_by_sigterm():
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
             raise typer.Exit(130) from None
@@ -185,8 +213,7 @@ def train(
     devices = chosen(DeviceOptions, values)
     job = _TrainJob(source, out, values, config, budget, resume, log_dir, devices)
     if devices.devices > 1 and not is_launched():
-        job.launch()
-        return
+        raise typer.Exit(job.launch())
     outcome = job.run_in_team() if is_launched() else job.run()
     if outcome is not None:
         job.show(outcome)
@@ -367,19 +394,20 @@ class _TrainJob:
         with join_team(place, device=self.config.training.device, synchronize_batch_norm=synchronize) as team:
             return run_on_team(load_source(self.source, self.values), self.config, team, **self._told())
 
-    def launch(self) -> None:
-        """Start one process per device, each with this command."""
+    def launch(self) -> int:
+        """Start one process per device, each with this command, and return the exit code."""
         from falcon_gnn.devices.launch import launch
         from falcon_gnn.devices.team import fit_config
         from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE
 
         fit_config(self.config.training, self.devices.devices)
-        launch(
+        code = launch(
             _run_command,
             sys.argv[1:],
             num_devices=self.devices.devices,
             checkpoint=self.out / CHECKPOINT_FILE,
         )
+        return int(code)
 
     def show(self, outcome: "RunOutcome") -> None:
         """Print what came out."""
@@ -403,6 +431,7 @@ class _TrainJob:
         }  # fmt: skip
 
 
-def _run_command(words: list[str]) -> None:
-    """Be the command with these words, in a process that a launcher started."""
-    app(words, standalone_mode=False)
+def _run_command(words: list[str]) -> int:
+    """Be the command with these words, in a process that a launcher started, and return the exit code."""
+    # None where the command came to its end.
+    return app(words, standalone_mode=False) or 0

@@ -7,6 +7,7 @@ Ctrl-C that finishes the epoch.
 import logging
 import os
 import pickle
+import signal
 import socket
 import tempfile
 from collections.abc import Callable
@@ -27,6 +28,7 @@ _STOP, _ERROR = "stop", "error.pickle"
 _KILLED = -9  # SIGKILL, which Windows has no name for.
 # Ctrl-C is ours; a worker that is asked to end has nothing left to do.
 _SIGNALS, _SECONDS_TO_END = "SIGTERM,SIGHUP,SIGQUIT", 5
+_SIGNALS_BUT_SIGTERM = "SIGHUP,SIGQUIT"
 
 
 class WorkerError(FalconError, RuntimeError):
@@ -60,7 +62,8 @@ def launch(work: Callable[..., Any], *arguments: Any, num_devices: int, checkpoi
             rdzv_endpoint="localhost:0",
             local_addr="localhost",
             max_restarts=0,
-            signals_to_handle=_SIGNALS,
+            # A handler of the caller's stays: the command takes SIGTERM for a Ctrl-C.
+            signals_to_handle=_SIGNALS if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else _SIGNALS_BUT_SIGTERM,
             shutdown_timeout=_SECONDS_TO_END,
             logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
         )
