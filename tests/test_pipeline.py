@@ -508,11 +508,39 @@ def test_a_task_that_one_half_of_a_run_is_told_is_the_others_too() -> None:
         RunConfig(counted, replace(QUARTER, task="classes"))
 
 
-def test_a_run_without_a_training_mask_stops_before_the_collapse(graph: Graph) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_mask": None}, "graph must have a train_mask beside its val_mask and test_mask, got none"),
+        ({"x": None}, r"graph.x must hold features of shape \(N, F\) for training, got none"),
+        ({"y": None}, r"graph.y must hold labels of shape \(N,\) or \(N, L\) for training, got None"),
+        ({"y": np.full(120, -1)}, "graph must have a labelled training node, got none"),
+    ],
+)
+def test_a_graph_that_cannot_be_trained_on_is_refused_before_the_collapse(
+    graph: Graph, changes: dict[str, Any], message: str
+) -> None:
     stages: list[str] = []
-    with pytest.raises(GraphError, match="graph must have a train_mask beside its val_mask and test_mask, got none"):
-        run(graph.replace(train_mask=None), RunConfig(TRAINING, QUARTER), on_stage=stages.append, progress=False)
+    with pytest.raises(GraphError, match=message):
+        run(graph.replace(**changes), RunConfig(TRAINING, QUARTER), on_stage=stages.append, progress=False)
     assert stages == ["reduction"]
+
+
+def test_options_that_do_not_fit_the_labels_are_refused_before_the_collapse(graph: Graph) -> None:
+    stages: list[str] = []
+    for changes, message in (({"num_classes": 2}, "num_classes"), ({"validation_metric": "roc_auc"}, "two classes")):
+        config = RunConfig(replace(TRAINING, **changes), QUARTER)
+        with pytest.raises(OptionError, match=message):
+            run(graph, config, on_stage=stages.append, progress=False)
+    assert stages == ["reduction", "reduction"]
+
+
+def test_a_run_that_has_nothing_to_resume_stops_before_the_collapse(graph: Graph, tmp_path: Path) -> None:
+    stages: list[str] = []
+    for out, message in ((None, "out=None"), (tmp_path, "checkpoint .* must be a file that an interrupted training")):
+        with pytest.raises(OptionError, match=message):
+            run(graph, RunConfig(TRAINING, QUARTER), out=out, resume=True, on_stage=stages.append, progress=False)
+    assert stages == []
 
 
 def test_curves_that_cannot_be_written_are_refused_before_the_collapse(graph, tmp_path, monkeypatch):

@@ -211,6 +211,10 @@ def train(
     budget = make_budget(values)
     config = RunConfig.of(make_training(values), budget.nodes, given(context, values), budget.preset)
     devices = chosen(DeviceOptions, values)
+    if resume:
+        from falcon_gnn.pipeline.outputs import check_resumable
+
+        check_resumable(out)
     job = _TrainJob(source, out, values, config, budget, resume, log_dir, devices)
     if devices.devices > 1 and not is_launched():
         raise typer.Exit(job.launch())

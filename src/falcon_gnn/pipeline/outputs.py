@@ -99,6 +99,23 @@ def run_files(outcome: RunOutcome) -> tuple[str, ...]:
     return names if outcome.reduction is None else (*names, *_REDUCTION_FILES)
 
 
+def check_resumable(folder: str | Path | None) -> None:
+    """Stop before the work where a run has no checkpoint to go on from.
+
+    Args:
+        folder: The run's folder.
+
+    Raises:
+        OptionError: If there is none, or it is no whole checkpoint.
+    """
+    from falcon_gnn.training.checkpoint import check_checkpoint
+
+    if folder is None:
+        msg = "resume needs the folder of the run to go on with, got out=None. Pass the out of that run."
+        raise OptionError(msg)
+    check_checkpoint(Path(folder) / CHECKPOINT_FILE)
+
+
 def write_json(value: dict[str, Any], path: str | Path) -> None:
     """Write a JSON file, whole or not at all; NaN becomes null."""
     with replacing(path) as temporary:

@@ -15,7 +15,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.graph_checks import require_graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import Correction, GraphSize, ReductionOutcome, RunOutcome, Scores, StageSeconds
-from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE, write_run
+from falcon_gnn.pipeline.outputs import CHECKPOINT_FILE, check_resumable, write_run
 from falcon_gnn.pipeline.shortage import explain_shortage, is_out_of_memory
 from falcon_gnn.pipeline.training_graph import TrainingGraph, prepare, reduce_training_graph
 from falcon_gnn.planning.budget_text import Prefer
@@ -79,6 +79,8 @@ def run(
     require_graph(graph, Graph)
     if out is not None:
         check_writable(out)
+    if resume:
+        check_resumable(out)
     if log_dir is not None:
         check_writable(log_dir, option="log_dir")
         require("tensorboard", "tensorboard")

@@ -72,13 +72,13 @@ def prepare(
         prefer: As in :func:`falcon_gnn.run`.
 
     Raises:
-        GraphError: If validation or test nodes are marked and training nodes are not.
+        GraphError: If the graph lacks what training needs; that is said before it is reduced.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
     """
-    from falcon_gnn.training.targets import check_training_marked
+    from falcon_gnn.training.sources import check_trainable
 
-    check_training_marked(graph)
+    check_trainable(graph, config.training)
     if memory is None:
         return config, reduce_training_graph(graph, config, on_stage), None
     if not isinstance(config.reduction, CollapseConfig):

@@ -1,6 +1,8 @@
 """The whole state of an unfinished training in one safetensors file, so that it continues bit for bit; no pickle."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -60,11 +62,28 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     Raises:
         OptionError: If the file is missing or not a whole checkpoint.
     """
+    with _reading(path) as file:
+        facts = json.loads(file.metadata()["facts"])
+        return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
+
+
+def check_checkpoint(path: str | Path) -> None:
+    """Stop where there is no checkpoint to go on from; no tensor is read.
+
+    Raises:
+        OptionError: As :func:`read_checkpoint`.
+    """
+    with _reading(path) as file:
+        json.loads(file.metadata()["facts"])
+
+
+@contextmanager
+def _reading(path: str | Path) -> Iterator[Any]:
+    """Yield an open file of tensors, and turn what is wrong with it into an error of ours."""
     safetensors = require("safetensors", "train")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["facts"])
-            return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
+            yield file
     except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
         msg = f"checkpoint {path} must be a file that an interrupted training wrote. Start anew without resume: {error}"
         raise OptionError(msg) from error

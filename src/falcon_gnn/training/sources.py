@@ -13,12 +13,26 @@ from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, Par
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
 from falcon_gnn.training.hops import Readout, float_features, hop_features, require_features
-from falcon_gnn.training.targets import Targets, take_targets, training_nodes
+from falcon_gnn.training.targets import Targets, check_two_classes, resolve_task, take_targets, training_nodes
 
 HopSource = Callable[[], tuple[Graph, Readout]]
 """Returns a graph to compute hop features on, and what each node of the training graph reads there: the id of one node,
 shape ``(n,)``, or the weights of a mean over nodes, SciPy CSR of shape ``(n, N)``. It is called when they are read, and
 what it returns is let go before the training begins."""
+
+
+def check_trainable(graph: Graph, config: TrainConfig) -> None:
+    """Stop where a graph cannot be trained on, however it is reduced, so that this is said before it is.
+
+    Raises:
+        GraphError: If the graph has no features or no labelled training node, or a label is none.
+        OptionError: If the classes or the validation score do not fit the labels.
+    """
+    require_features(graph)
+    task, num_outputs = resolve_task(graph, graph, config.task, config.num_classes)
+    if config.validation_metric == "roc_auc":
+        check_two_classes(graph, task, num_outputs)
+    training_nodes(graph, task)
 
 
 def make_source(
