@@ -8,7 +8,7 @@ import pytest
 from falcon_gnn.benchmark.arguments import SearchSpace, TuneOptions
 from falcon_gnn.benchmark.search import tune
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -86,9 +86,25 @@ def test_models_without_hop_features_keep_their_hops():
 
 
 def test_a_search_whose_every_trial_fails_says_so(graph, config):
-    hopeless = replace(config, reduction=replace(config.reduction, node_budget=1000))
-    with pytest.raises(OptionError, match=r"every one of 2 trials failed; the last: node_budget must be .* got 1000"):
+    hopeless = replace(config, training=replace(TRAINING, learning_rate=1e30, num_epochs=3))
+    with pytest.raises(OptionError, match=r"every one of 2 trials failed; the last: the training loss became"):
         tune(graph, hopeless, TuneOptions(SPACE, num_trials=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, {"reduction": CollapseConfig(1000)}, "node_budget must be .* got 1000"),
+        ({}, {"reduction": CollapseConfig(20, scope="full"), "protect_training": True}, "at least the .* protected"),
+        ({"x": None}, {}, "graph.x must hold features"),
+        ({}, {"training": replace(TRAINING, num_classes=2)}, "num_classes must be above every class"),
+    ],
+)
+def test_what_every_trial_would_fail_of_is_said_before_the_first(graph, config, changes, options, message):
+    tried = []
+    with pytest.raises(FalconError, match=message):
+        tune(graph.replace(**changes), replace(config, **options), on_trial=lambda *told: tried.append(told))
+    assert tried == []
 
 
 def test_a_search_needs_validation_nodes_and_a_reduction(graph, config):

@@ -16,6 +16,8 @@ from falcon_gnn.labels import infer_task, labelled_nodes
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.falcon import check_budget
+from falcon_gnn.training.sources import check_trainable
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -70,12 +72,16 @@ def tune(
         on_trial: Called after each trial with its number, its score (None if it failed) and its options.
 
     Raises:
+        GraphError: If the graph lacks what training needs.
+        BudgetError: If the node budget does not fit the graph.
         OptionError: If the configuration has no FALCON reduction, the graph has no validation nodes, a value of the
             space is out of range, the storage cannot be written or holds something else, or every trial failed.
         MissingDependencyError: If optuna is not installed.
     """
     options = options or TuneOptions()
     reduction = _require_reduction(graph, config)
+    check_trainable(graph, config.training)
+    check_budget(graph, reduction, graph.train_mask if config.protect_training else None)
     optuna = require("optuna", "tune")
     points = options.space.points(with_hops=config.training.model.uses_hop_features)
     _check_points(config, reduction, points)

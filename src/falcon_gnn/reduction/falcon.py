@@ -26,6 +26,7 @@ from falcon_gnn.reduction.report import make_report
 from falcon_gnn.reduction.result import CollapseResult, spread_to_input
 from falcon_gnn.reduction.scope import (
     ScopedGraph,
+    choose_scope,
     encode_scope,
     given_clusters,
     given_scores,
@@ -272,6 +273,19 @@ def _shown_options(config: CollapseConfig, has_own_scores: bool, own_clusters: I
     if own_clusters is not None:
         options["num_clusters"] = "given"
     return options
+
+
+def check_budget(graph: Graph, config: CollapseConfig, protect: ArrayLike | None = None) -> None:
+    """Stop where a node budget does not fit a graph, however it is collapsed; arguments as in :func:`collapse`.
+
+    Raises:
+        OptionError: If there is no such scope, or ``protect`` is unusable.
+        BudgetError: If the budget is out of range or below the number of protected nodes.
+    """
+    scope = choose_scope(config.scope, has_train_mask=graph.train_mask is not None)
+    protected = protected_nodes(protect, graph.num_nodes)
+    in_scope = protected[graph.train_mask] if scope == "train" else protected
+    resolve_budget(config.node_budget, len(in_scope), int(in_scope.sum()))
 
 
 def _rank(
