@@ -535,6 +535,14 @@ def test_options_that_do_not_fit_the_labels_are_refused_before_the_collapse(grap
     assert stages == ["reduction", "reduction"]
 
 
+@pytest.mark.parametrize("sizes", [{"hidden_channels": 10**7}, {"num_layers": 10**9}, {"num_hops": 10**12}])
+def test_a_model_that_fits_no_memory_is_refused_before_the_collapse(graph: Graph, sizes: dict[str, int]) -> None:
+    stages: list[str] = []
+    with pytest.raises(BudgetError, match=r"are needed to hold a model of .* available.* Lower hidden_channels"):
+        run(graph, RunConfig(TrainConfig(ModelConfig("sign", **sizes)), QUARTER), on_stage=stages.append)
+    assert stages == ["reduction"]
+
+
 def test_a_run_that_has_nothing_to_resume_stops_before_the_collapse(graph: Graph, tmp_path: Path) -> None:
     stages: list[str] = []
     for out, message in ((None, "out=None"), (tmp_path, "checkpoint .* must be a file that an interrupted training")):

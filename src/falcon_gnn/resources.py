@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from falcon_gnn.control_groups import group_memory
 from falcon_gnn.errors import BudgetError
 
+_MORE_MEMORY = "Use a machine with more memory, or collapse with the Spark engine."
+
 
 def format_bytes(num_bytes: int, *, round_up: bool = False) -> str:
     """Return bytes in the binary unit that fits, to one decimal.
@@ -45,12 +47,13 @@ def available_memory() -> int | None:
     return min(known, default=None)
 
 
-def require_memory(num_bytes: int, purpose: str) -> None:
+def require_memory(num_bytes: int, purpose: str, fix: str = _MORE_MEMORY) -> None:
     """Stop before an allocation that cannot succeed.
 
     Args:
         num_bytes: Bytes about to be allocated.
         purpose: What they are for, as it reads after "to" in the message.
+        fix: What to do, a sentence.
 
     Raises:
         BudgetError: If fewer bytes are available; names both figures.
@@ -59,7 +62,7 @@ def require_memory(num_bytes: int, purpose: str) -> None:
     if available is not None and num_bytes > available:
         msg = (
             f"{format_bytes(num_bytes)} of memory are needed to {purpose} and {format_bytes(available)} are "
-            f"available{_limit_note()}. Use a machine with more memory, or collapse with the Spark engine."
+            f"available{_limit_note()}. {fix}"
         )
         raise BudgetError(msg)
 

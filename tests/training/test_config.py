@@ -12,6 +12,7 @@ from falcon_gnn.training.config import ModelConfig, TrainConfig
     [
         ({"model": "gnc"}, r"model must be one of gcn.*'gnc'.*Did you mean 'gcn'"),
         ({"hidden_channels": 0}, r"hidden_channels must be a whole number of at least 1, got 0"),
+        ({"hidden_channels": 10**12}, r"hidden_channels must be at most 2\*\*30, .* got 1000000000000"),
         ({"num_layers": 1.5}, "num_layers"),
         ({"model": "sign-original", "num_layers": 1}, "num_layers must be a whole number of at least 2"),
         ({"dropout": 1.0}, r"dropout must be a number in \[0, 1\)"),

@@ -21,8 +21,10 @@ _PART_MODELS = ("cluster-gcn", "gas")
 
 
 DEFAULT_PIECE_BYTES = 16 * 2**20
-_LARGEST_SEED = 2**64 - 1
 """Bytes of the widest layer that an evaluation computes together."""
+_LARGEST_SEED = 2**64 - 1
+_WIDEST = 2**30
+"""The hidden channels whose weights, four bytes for each pair of channels, torch can count."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class ModelConfig:
         model: ``gcn`` (full batch), ``sign``, ``qsign`` (SIGN with compressed activations), ``sign-original`` (a linear
             layer per hop), ``cluster-gcn`` or ``gas`` (GNNAutoScale). The last two are a GCN trained in batches of
             METIS parts.
-        hidden_channels: Width of the hidden layers, >= 1.
+        hidden_channels: Width of the hidden layers, in [1, 2**30].
         num_layers: Linear layers from input to output, >= 1 (2 for ``sign-original``).
         dropout: Share of hidden values dropped in training, in [0, 1).
         batch_norm: Whether each hidden layer is batch-normalised.
@@ -63,6 +65,12 @@ class ModelConfig:
         plain_numbers(self)
         check_choice("model", self.model, get_args(ModelName))
         check_whole("hidden_channels", self.hidden_channels, 1)
+        if self.hidden_channels > _WIDEST:
+            msg = (
+                f"hidden_channels must be at most 2**30, whose weights torch can count, got {self.hidden_channels}. "
+                "Choose some hundreds."
+            )
+            raise OptionError(msg)
         fewest = 2 if self.model == "sign-original" else 1
         check_whole("num_layers", self.num_layers, fewest)
         _check_range("dropout", self.dropout, lambda v: 0 <= v < 1, "in [0, 1)")

@@ -14,6 +14,7 @@ from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
 from falcon_gnn.training.hops import Readout, float_features, hop_features, require_features
 from falcon_gnn.training.targets import Targets, check_two_classes, resolve_task, take_targets, training_nodes
+from falcon_gnn.training.weights import ModelSpec
 
 HopSource = Callable[[], tuple[Graph, Readout]]
 """Returns a graph to compute hop features on, and what each node of the training graph reads there: the id of one node,
@@ -27,12 +28,14 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
     Raises:
         GraphError: If the graph has no features or no labelled training node, or a label is none.
         OptionError: If the classes or the validation score do not fit the labels.
+        BudgetError: If the model's weights do not fit into memory.
     """
     require_features(graph)
     task, num_outputs = resolve_task(graph, graph, config.task, config.num_classes)
     if config.validation_metric == "roc_auc":
         check_two_classes(graph, task, num_outputs)
     training_nodes(graph, task)
+    ModelSpec(config.model, graph.num_features, num_outputs, task).check_size()
 
 
 def make_source(

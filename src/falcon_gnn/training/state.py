@@ -116,6 +116,7 @@ class TrainingState:
         self.config, self.crew, self.eval_graph = config, crew, eval_graph
         self.device = crew.device(config.device)
         self.spec = ModelSpec(config.model, graph.num_features, num_outputs, task, normalize_hops=config.normalize_hops)
+        self.spec.check_size()
         self.model = self.spec.build().to(self.device)
         source = make_source(graph, config, task, self.device, hop_source)
         place_features(source, graph, self.spec, config, self.device)

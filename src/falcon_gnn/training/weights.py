@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from falcon_gnn.errors import OptionError, require
 from falcon_gnn.files import replacing
 from falcon_gnn.labels import Task
+from falcon_gnn.resources import require_memory
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.models import build_model
 from falcon_gnn.training.usual_torch import usual_torch
@@ -43,6 +44,22 @@ class ModelSpec:
     def is_corrected(self) -> bool:
         """Whether the labels of training nodes mend the model's predictions."""
         return self.correct > 0 or self.smooth > 0
+
+    def check_size(self) -> None:
+        """Stop before a model is built whose weight matrices do not fit into memory.
+
+        Raises:
+            BudgetError: If so.
+        """
+        hidden, num_hidden = self.config.hidden_channels, self.config.num_layers - 1
+        num_inputs = self.num_features * (self.config.num_hops + 1 if self.config.uses_hop_features else 1)
+        num_weights = hidden * (num_inputs + (num_hidden - 1) * hidden + self.num_outputs) if num_hidden else 0
+        require_memory(
+            4 * num_weights,
+            f"hold a model of {num_inputs:,} inputs, {num_hidden:,} hidden layers of {hidden:,} channels and "
+            f"{self.num_outputs:,} outputs",
+            "Lower hidden_channels, or what else makes it large.",
+        )
 
     def build(self) -> nn.Module:
         """Return the model with new weights."""
