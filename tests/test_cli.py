@@ -245,6 +245,7 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
             "Did you mean 'pagerank'",
         ),
         (["collapse", "digitz", "--node-budget", "5", "--out", "x"], "digits"),
+        (["collapse", "digitz", "--memory", "1.5", "--out", "x"], "whole without a unit"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

@@ -90,7 +90,9 @@ def test_units_are_read_exactly(text: str | int, num_bytes: int) -> None:
     assert parse_memory(text, lambda: 1000) == num_bytes
 
 
-@pytest.mark.parametrize("text", ["", "lots", "2 XB", "-1GiB", "0", "0%", "101%", "1e9", "GiB", True, None, 1.5])
+@pytest.mark.parametrize(
+    "text", ["", "lots", "2 XB", "-1GiB", "0", "0%", "101%", "1e9", "GiB", True, None, 1.5, "1.5", "1.5B"]
+)
 def test_a_bad_memory_text_names_what_is_allowed(text: object) -> None:
     with pytest.raises(BudgetError, match="memory must be bytes with a unit"):
         parse_memory(text)  # type: ignore[arg-type]

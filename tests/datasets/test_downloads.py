@@ -214,6 +214,12 @@ def test_without_pooch_the_extra_is_named(tmp_path, monkeypatch):
         load_graph("cora", root=tmp_path, download=True)
 
 
+def test_the_folder_of_named_sets_is_refused_for_a_path(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    with pytest.raises(OptionError, match=r"root is for data sets known by name, got the path .*edges.csv"):
+        load_graph(tmp_path / "edges.csv", root=tmp_path)
+
+
 def test_a_path_is_never_downloaded(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
     with pytest.raises(OptionError, match="download is for data sets known by name"):

@@ -115,9 +115,10 @@ def load_graph(
         graph = load_named(source.lower(), Path(DEFAULT_ROOT if root is None else root), threshold, download=download)
     else:
         path = _existing(source)
-        if download:
-            msg = f"download is for data sets known by name, got the path {path}. Leave it out."
-            raise OptionError(msg)
+        for name, is_told in (("root", root is not None), ("download", download)):
+            if is_told:
+                msg = f"{name} is for data sets known by name, got the path {path}. Leave it out."
+                raise OptionError(msg)
         graph = _load_path(path, told)
     return apply_split(graph, options)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 from falcon_gnn.checks import check_choice, check_flag, check_kind
 from falcon_gnn.errors import BudgetError, OptionError
-from falcon_gnn.planning.budget_text import Prefer
+from falcon_gnn.planning.budget_text import Prefer, parse_memory
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -46,13 +46,16 @@ class BudgetOptions:
         """Check that there are not two budgets.
 
         Raises:
-            BudgetError: If both are given.
+            BudgetError: If both are given, or ``memory`` is none.
             OptionError: If a value is not allowed.
         """
         check_choice("prefer", self.prefer, get_args(Prefer))
         if self.node_budget is not None and self.memory is not None:
             msg = f"one of node_budget and memory is needed, got both: {self.node_budget} and {self.memory!r}."
             raise BudgetError(msg)
+        if self.memory is not None:
+            # How much a share is of the device's is asked where the device is known.
+            parse_memory(self.memory, lambda: 1)
 
     @property
     def nodes(self) -> int | float | None:

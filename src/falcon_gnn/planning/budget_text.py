@@ -14,6 +14,7 @@ _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
+_BYTES = ("", "b")
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]*)\s*", re.IGNORECASE)
 
 
@@ -40,11 +41,12 @@ def parse_memory(text: str | int, device_bytes: Callable[[], int] | None = None)
         value, unit = (Decimal(match[1]), match[2].lower()) if match else (Decimal(0), "?")
     if unit == "%" and 0 < value <= 100:
         return int(value * (device_bytes or total_memory)() / 100)
-    if unit in _UNITS and value * _UNITS[unit] >= 1:
+    is_whole = unit not in _BYTES or value % 1 == 0
+    if unit in _UNITS and is_whole and value * _UNITS[unit] >= 1:
         return int(value * _UNITS[unit])
     msg = (
-        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), at least 1, or a share of the "
-        f"device's above 0 and at most 100 %, such as '80%', got {text!r}."
+        f"memory must be bytes with a unit, such as '2GiB' (2·2³⁰) or '900MB' (900·10⁶), at least 1 and whole without "
+        f"a unit, or a share of the device's above 0 and at most 100 %, such as '80%', got {text!r}."
     )
     raise BudgetError(msg)
 
