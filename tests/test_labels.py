@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -142,6 +144,24 @@ def test_nothing_but_minus_one_and_one_has_two_readings():
     check_labels(np.where(_FULL == 0, np.nan, 1), "multilabel")
     y[3, 0] = 0
     check_labels(y, "multilabel", np.array([True, True, True, False]))
+
+
+@pytest.mark.parametrize("y", [np.array([0, 2**63], np.uint64), np.array([0.0, np.nan, 1e300])])
+def test_a_label_beyond_int64_is_no_class_and_does_not_become_negative(y):
+    assert infer_task(y) == "classes"
+    with pytest.raises(GraphError, match=r"y holds a class (9223372036854775808|1e\+300) .* cannot be a class number"):
+        encode_labels(y, "classes")
+
+
+def test_labels_below_minus_one_are_counted_in_a_warning():
+    y = np.array([0, 1, -1, -2, -7])
+    with pytest.warns(FalconWarning, match=r"y holds 2 labels below -1 \(the lowest: -7\), which count as unlabelled"):
+        check_labels(y, "classes")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in (y[:3], np.array([0, np.nan]), np.array([1, 0], np.uint8), np.array([True, False])):
+            check_labels(known, "classes")
+        check_labels(y, "regression")
 
 
 def test_classes_as_one_hot_rows_warn_with_the_fix():

@@ -19,6 +19,7 @@ AMBIGUOUS_UNKNOWN = (
     "Use 0 in place of -1 for the former, NaN for the latter."
 )
 _FEWEST_SUSPECT_CLASSES = 1_000
+_INT64_END = 2**63
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,15 @@ def infer_task(y: NDArray[Any], task: str | None = None) -> Task:
 
 
 def class_ids(y: NDArray[Any]) -> NDArray[np.int64]:
-    """Return classes as int64 of shape ``(N,)``, with -1 where the label is negative or NaN."""
+    """Return classes as int64 of shape ``(N,)``, with -1 where the label is negative or NaN.
+
+    Raises:
+        GraphError: If a label is beyond int64.
+    """
     flat = y.reshape(len(y))
     known = flat >= 0 if flat.dtype.kind != "b" else np.ones(len(flat), bool)
+    if flat.dtype.kind in "uf" and (largest := flat.max(initial=0, where=known)) >= _INT64_END:
+        raise GraphError(_no_class(largest, len(y)))
     ids = np.full(len(flat), -1, np.int64)
     ids[known] = flat[known]
     return ids
@@ -138,25 +145,34 @@ def check_labels(
     allow_shares: bool = False,
     is_told: bool = False,
 ) -> None:
-    """Stop where a multi-label array holds what is no label, and warn where it holds classes as one-hot rows.
+    """Stop where a multi-label array holds what is no label, and warn of what may be meant otherwise.
 
-    A value is 1 (has the label), 0 (has it not), or -1 or NaN (unknown). In an array of nothing but -1 and 1 a -1 can
-    mean either of the last two.
+    That is a multi-label array of one-hot rows, and a class below -1, which counts as unlabelled.
+
+    A multi-label value is 1 (has the label), 0 (has it not), or -1 or NaN (unknown). In an array of nothing but -1 and
+    1 a -1 can mean either of the last two.
 
     Args:
         y: Labels, shape ``(N,)`` or ``(N, L)``.
-        task: What they mean; classes and regression hold nothing to check here.
+        task: What they mean; a regression holds nothing to check here.
         visible: Nodes whose labels may be looked at, shape ``(N,)``; by default all. What the others hold only tells
             what -1 means.
-        allow_shares: Whether values between 0 and 1 pass, as the means of a group are.
+        allow_shares: Whether values between 0 and 1 pass, as the means of a group are; of the graph that was reduced to
+            groups the rest has been told.
         is_told: Whether the user said that this is multi-label, so that one-hot rows are no surprise.
 
     Raises:
         GraphError: If a visible value is none of these, or -1 could mean both.
 
     Warns:
-        FalconWarning: If every visible row has exactly one 1 and nothing unknown.
+        FalconWarning: If every visible row has exactly one 1 and nothing unknown, or a class is below -1.
     """
+    if task == "classes" and not allow_shares and (num_below := np.count_nonzero(y < UNKNOWN)):
+        msg = (
+            f"y holds {num_below:,} labels below -1 (the lowest: {np.nanmin(y)}), which count as unlabelled. Use -1 "
+            "or NaN for these, number the classes from 0, or use task='regression' if y is a quantity."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=1)
     if task != "multilabel" or y.dtype.kind == "b":
         return
     seen = y if visible is None else y[visible]
@@ -232,12 +248,15 @@ def count_classes(largest: int, num_classes: int | None, num_nodes: int) -> int:
         msg = f"num_classes must be above every visible class, got {num_classes} and a class {largest}."
         raise OptionError(msg)
     if num_classes is None and num_labels > max(_FEWEST_SUSPECT_CLASSES, num_nodes):
-        msg = (
-            f"y holds a class {largest} for {num_nodes} nodes, which cannot be a class number. Number the classes from "
-            "0, or use task='regression' if y is a quantity."
-        )
-        raise GraphError(msg)
+        raise GraphError(_no_class(largest, num_nodes))
     return num_labels
+
+
+def _no_class(label: float, num_nodes: int) -> str:
+    return (
+        f"y holds a class {label} for {num_nodes} nodes, which cannot be a class number. Number the classes from 0, or "
+        "use task='regression' if y is a quantity."
+    )
 
 
 def _is_whole(y: NDArray[Any]) -> bool:
