@@ -143,6 +143,19 @@ def test_list_columns_are_matrices(tmp_path):
     assert graph.train_mask.tolist() == [True, True]
 
 
+@pytest.mark.skipif(not hasattr(pa, "list_view"), reason="this pyarrow has no views")
+def test_views_of_texts_and_lists_are_read_as_these(tmp_path):
+    names = pa.array(["a", "b", "c"]).cast(pa.string_view())
+    edges = _write(tmp_path / "edges.parquet", source=names[:2], target=names[1:])
+    places, lengths = pa.array([4, 0, 2], pa.int32()), pa.array([2, 2, 2], pa.int32())
+    x = pa.ListViewArray.from_arrays(places, lengths, pa.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    nodes = _write(tmp_path / "nodes.parquet", node_id=names, x=x, note=names)
+    graph = load_graph(edges, nodes=nodes)
+    assert graph.node_attributes["node_id"].tolist() == graph.node_attributes["note"].tolist() == ["a", "b", "c"]
+    assert graph.x.tolist() == [[5, 6], [1, 2], [3, 4]]
+    assert graph.num_edges == 2
+
+
 def test_lists_of_unequal_length_are_refused(tmp_path):
     edges = _write(tmp_path / "edges.parquet", source=[0], target=[1])
     nodes = _write(tmp_path / "nodes.parquet", x=[[1.0], [1.0, 2.0]])

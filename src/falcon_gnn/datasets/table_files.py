@@ -81,7 +81,7 @@ def read_whole(path: Path) -> Any:
     tables = []
     for part in part_files(path):
         with reading(part, "a table", TABLE_FIX):
-            tables.append(parquet.ParquetFile(part).read() if is_parquet(part) else _read_csv(part))
+            tables.append(_without_views(parquet.ParquetFile(part).read()) if is_parquet(part) else _read_csv(part))
             check_distinct_names(tables[-1].column_names)
             if tables[-1].column_names != tables[0].column_names:
                 _check_same_columns(tables[0].column_names, tables[-1].column_names)
@@ -164,13 +164,37 @@ def find_dialect(path: Path) -> Dialect:
     return Dialect(delimiter, "," if has_comma else ".", '"' in text)
 
 
+def _without_views(table: Any) -> Any:
+    """Return a table, or a batch, with texts and lists in their usual layout where they are stored as views."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        column, kind = table.column(place), str(field.type)
+        if kind == "string_view":
+            table = table.set_column(place, field.name, column.cast(pa.large_string()))
+        elif kind.startswith(("list_view<", "large_list_view<")):
+            table = table.set_column(place, field.name, _plain_lists(column))
+    return table
+
+
+def _plain_lists(column: Any) -> Any:
+    """Return a column of list views as lists; pyarrow's own cast of them makes an array with an offset too few."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    chunk = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    ends = compute.cumulative_sum(compute.fill_null(compute.list_value_length(chunk), 0).cast(pa.int64()))
+    starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    return pa.LargeListArray.from_arrays(starts, chunk.flatten(), mask=chunk.is_null())
+
+
 def _parquet_batches(path: Path, columns: Sequence[str], num_rows: int) -> Iterator[Any]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
         _check_same_columns(columns, [name for name in columns if name in file.schema_arrow.names])
         for batch in file.iter_batches(num_rows, columns=list(columns)):
-            yield batch.select(columns)
+            yield _without_views(batch.select(columns))
 
 
 @contextmanager
