@@ -66,6 +66,8 @@ def test_a_wrong_value_is_an_error_that_says_what_is_allowed(write_config, table
         ("table = 3", "table must be a table, got "),
         ("extends = 3", "extends must be a text, got "),
         ("title = 3", "title must be a text, got "),
+        ("table.paper = 'main_reslt'", "table.paper must be one of .* Did you mean 'main_result'"),
+        ("table.metrics = []", "table.metrics must name at least one metric, got none"),
     ],
 )
 def test_a_key_of_another_kind_is_named(tmp_path, line, message):

@@ -63,6 +63,22 @@ def test_a_folder_is_no_record_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "missing"),
+    [({"title": 0, "overrides": 0}, "title, overrides"), ({"cells": [{"dataset": "G"}]}, "model, .*, ids"),
+     ({"datasets": {"G": None}}, "metrics, note")],
+)  # fmt: skip
+def test_a_plan_that_lacks_something_is_named_with_its_line(tmp_path, changes, missing):
+    kept = {"title": "T", "kind": "train", "paper": None, "figure": None, "drawn_methods": [], "overrides": {}}
+    plan = {"plan": "p", "cells": [], "datasets": {}, **kept, **changes}
+    path = tmp_path / "records.jsonl"
+    path.write_text(
+        "\n" + json.dumps({key: value for key, value in plan.items() if value != 0}) + "\n", encoding="utf-8"
+    )
+    with pytest.raises(OptionError, match=rf"line 2 of .*records\.jsonl is the plan .* without {missing}\. Remove"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         {"id": "a", "record": None}, {"id": ["a"], "record": {}}, {"missing_data": ["G"], "error": "x"},

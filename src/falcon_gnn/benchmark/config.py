@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from falcon_gnn.benchmark.metrics import METRICS
+from falcon_gnn.benchmark.paper import paper_figures
 from falcon_gnn.benchmark.shipped import find_config
 from falcon_gnn.checks import check_choice, check_flag
 from falcon_gnn.datasets.splits import Split
@@ -357,7 +358,7 @@ def _with_centralities(methods: tuple[MethodConfig, ...], overrides: Mapping[str
 
 
 def _check_names(config: BenchmarkConfig, place: str) -> None:
-    """Stop at a model or a metric that there is none of."""
+    """Stop at a model, a metric or a table of the paper that there is none of, and where no metric is asked for."""
     models = [dataset.models or () for dataset in config.datasets]
     models += [method.models or () for method in config.methods]
     check_keys(chain(config.models, *models), get_args(ModelName), f"{place}, models")
@@ -366,6 +367,11 @@ def _check_names(config: BenchmarkConfig, place: str) -> None:
     if "methods" not in config.overrides:
         check_keys(config.drawn_methods, [method.name for method in config.methods], f"{place}, [figure] methods")
     check_keys(() if config.figure is None else (config.figure,), METRICS, f"{place}, [figure] metric")
+    if config.paper is not None:
+        check_choice(f"{place}: table.paper", config.paper, sorted({figure.table for figure in paper_figures()}))
+    if not config.metrics:
+        msg = f"{place}: table.metrics must name at least one metric, got none. It knows {', '.join(METRICS)}."
+        raise OptionError(msg)
 
 
 def _check_models(config: BenchmarkConfig, place: str) -> None:

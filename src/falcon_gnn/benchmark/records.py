@@ -12,6 +12,9 @@ from falcon_gnn.errors import OptionError
 Line = Mapping[str, Any]
 
 _MAX_NAMED = 6
+_PLAN_KEYS = ("title", "kind", "paper", "figure", "drawn_methods", "overrides")
+_CELL_KEYS = ("dataset", "model", "method", "centrality", "budget", "paper", "ids")
+_DATASET_KEYS = ("metrics", "note")
 
 
 @dataclass
@@ -44,15 +47,16 @@ def read_records(*paths: str | Path, must_exist: bool = False) -> Records:
         must_exist: Whether a file that is not there is refused; else it is an empty one.
 
     Raises:
-        OptionError: If a file is not there or cannot be read, or another line is not JSON; names the file and the line.
+        OptionError: If a file is not there or cannot be read, another line is not JSON, or a plan is incomplete; names
+            the file and the line.
     """
     records = Records()
     for path in paths:
         if must_exist and not Path(path).exists():
             msg = f"record file {path} does not exist. Name one that falcon-gnn bench wrote."
             raise OptionError(msg)
-        for line in _lines(Path(path)):
-            if not _sort_in(records, line):
+        for number, line in _lines(Path(path)):
+            if not _sort_in(records, line, f"line {number} of {path}"):
                 records.foreign[str(path)] = records.foreign.get(str(path), 0) + 1
     records.errors = {run_id: line for run_id, line in records.errors.items() if run_id not in records.runs}
     return records
@@ -108,11 +112,16 @@ def list_names(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}: {'; '.join(shown)}"
 
 
-def _sort_in(records: Records, line: Any) -> bool:
-    """Put a line where it belongs, and return whether a benchmark wrote it."""
+def _sort_in(records: Records, line: Any, place: str) -> bool:
+    """Put a line where it belongs, and return whether a benchmark wrote it.
+
+    Raises:
+        OptionError: If it is a plan that lacks something; names the place.
+    """
     if not isinstance(line, dict):
         return False
     if _holds(line, plan=str, cells=list, datasets=dict):
+        _check_plan(line, place)
         records.plans.append(line)
     elif _holds(line, missing_data=str, error=str):
         records.missing_data[line["missing_data"]] = line["error"]
@@ -125,11 +134,23 @@ def _sort_in(records: Records, line: Any) -> bool:
     return True
 
 
+def _check_plan(plan: Line, place: str) -> None:
+    parts: list[tuple[Any, tuple[str, ...]]] = [(plan, _PLAN_KEYS)]
+    parts += [(cell, _CELL_KEYS) for cell in plan["cells"]]
+    parts += [(dataset, _DATASET_KEYS) for dataset in plan["datasets"].values()]
+    missing = [key for part, keys in parts for key in keys if not isinstance(part, dict) or key not in part]
+    if missing:
+        shown = ", ".join(dict.fromkeys(missing))
+        msg = f"{place} is the plan of a benchmark without {shown}. Remove the line; falcon-gnn bench writes it again."
+        raise OptionError(msg)
+
+
 def _holds(line: Line, **kinds: type) -> bool:
     return all(isinstance(line.get(key), kind) for key, kind in kinds.items())
 
 
-def _lines(path: Path) -> list[Line]:
+def _lines(path: Path) -> list[tuple[int, Line]]:
+    """Return the lines of a file with their numbers, counted from 1."""
     if not path.exists():
         return []
     try:
@@ -148,7 +169,7 @@ def _lines(path: Path) -> list[Line]:
                 continue
             msg = f"line {number} of {path} is no JSON: {error}. Remove the line; its run will be done again."
             raise OptionError(msg) from error
-        lines.append(line)
+        lines.append((number, line))
     return lines
 
 
