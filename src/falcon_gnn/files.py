@@ -69,11 +69,19 @@ def _cannot_write(what: str, error: BaseException, left: str = "") -> OptionErro
 
 
 def _is_full(error: BaseException) -> bool:
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+    is_said = any(phrase in str(error) for phrase in ("No space left", "disk is full"))
+    return is_said or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _with_earlier(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it was raised on top of: a library may fail again while it handles a full disk."""
+    while error is not None:
+        yield error
+        error = error.__context__
 
 
 @contextmanager
-def _saying_where(target: Path) -> Iterator[None]:
+def saying_where(target: Path) -> Iterator[None]:
     """Turn what the disk says into an error of ours that names the file."""
     try:
         yield
@@ -82,9 +90,10 @@ def _saying_where(target: Path) -> Iterator[None]:
     except Exception as error:
         # Libraries with writers of their own have errors of their own; NumPy counts what a full disk took.
         of_disk = isinstance(error, OSError) and (error.errno is not None or "requested and" in str(error))
-        if of_disk or _is_full(error):
-            raise _cannot_write(str(target), error, "; what was there before is whole") from error
-        raise
+        told = error if of_disk else next(filter(_is_full, _with_earlier(error)), None)
+        if told is None:
+            raise
+        raise _cannot_write(str(target), told, "; what was there before is whole") from error
 
 
 @contextmanager
@@ -103,7 +112,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         OptionError: If the place cannot be written to, or the disk is full.
     """
     target = Path(path)
-    with _saying_where(target):
+    with saying_where(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
         os.close(handle)
@@ -130,7 +139,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         OptionError: If the place cannot be written to, or the disk is full.
     """
     target = Path(path)
-    with _saying_where(target):
+    with saying_where(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:

@@ -1,5 +1,6 @@
 """The record file survives what can happen to it."""
 
+import errno
 import json
 
 import pytest
@@ -33,6 +34,20 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path.write_text('{"id": "a", "record": {}}\n{"id": \n{"id": "b", "record": {}}\n', encoding="utf-8")
     with pytest.raises(OptionError, match="line 2"):
         read_records(path)
+
+
+def test_a_full_disk_is_named_and_leaves_the_earlier_lines(tmp_path, monkeypatch):
+    path = tmp_path / "records.jsonl"
+    writer = RecordWriter(path)
+    writer.append({"id": "a", "record": {}})
+
+    def fail(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OptionError, match=r"records\.jsonl cannot be written \(No space .* Free some space"):
+        writer.append({"id": "b", "record": {}})
+    assert "a" in read_records(path).runs
 
 
 def test_an_error_counts_until_its_run_is_done(tmp_path):

@@ -1,5 +1,6 @@
 """The search for the best options."""
 
+import errno
 from dataclasses import replace
 
 import numpy as np
@@ -144,6 +145,21 @@ def test_a_storage_that_cannot_be_written_is_refused(graph, config, tmp_path):
     for path in (tmp_path / "file" / "trials.log", tmp_path):
         with pytest.raises(OptionError, match=r"storage .* cannot be written"):
             tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=path))
+
+
+def test_a_storage_on_a_full_disk_is_named(graph, config, tmp_path, monkeypatch):
+    from optuna.storages.journal import JournalFileBackend
+
+    write = JournalFileBackend.append_logs
+
+    def fail_for_a_score(backend, logs):
+        if any("values" in log for log in logs):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(backend, logs)
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", fail_for_a_score)
+    with pytest.raises(OptionError, match=r"trials\.log cannot be written \(No space left .* Free some space"):
+        tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=tmp_path / "trials.log"))
 
 
 def test_an_empty_space_is_refused():

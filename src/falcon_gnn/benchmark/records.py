@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from falcon_gnn.errors import OptionError
+from falcon_gnn.files import saying_where
 
 Line = Mapping[str, Any]
 
@@ -75,9 +76,13 @@ class RecordWriter:
         _cut_torn_line(self.path)
 
     def append(self, line: Line) -> None:
-        """Write one line, whole."""
+        """Write one line, whole.
+
+        Raises:
+            OptionError: If the disk is full.
+        """
         data = json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        with self.path.open("ab") as file:
+        with saying_where(self.path), self.path.open("ab") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

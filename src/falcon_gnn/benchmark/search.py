@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.benchmark.arguments import Sampler, TuneOptions
 from falcon_gnn.errors import FalconError, OptionError, require
-from falcon_gnn.files import check_writable
+from falcon_gnn.files import check_writable, saying_where
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import infer_task, labelled_nodes
 from falcon_gnn.pipeline.options import RunConfig
@@ -107,7 +108,8 @@ def tune(
 
         left = options.num_trials - _count(study, "COMPLETE") - _count(study, "FAIL")
         if left > 0 and not _is_full(study, points, options.sampler):
-            study.optimize(objective, n_trials=left, catch=(FalconError,), callbacks=[tell])
+            with nullcontext() if options.storage is None else saying_where(options.storage):
+                study.optimize(objective, n_trials=left, catch=(FalconError,), callbacks=[tell])
     finally:
         optuna.logging.set_verbosity(verbosity)
     return _result(study, config, reduction, reasons)
