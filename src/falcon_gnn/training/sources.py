@@ -13,7 +13,7 @@ from falcon_gnn.training.batches import BatchSource, FullBatch, PartBatches, Par
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.history import Histories, HistoryBatches
 from falcon_gnn.training.hops import Readout, float_features, hop_features, require_features
-from falcon_gnn.training.targets import Targets, check_two_classes, resolve_task, take_targets, training_nodes
+from falcon_gnn.training.targets import Targets, check_metric, resolve_task, take_targets, training_nodes
 from falcon_gnn.training.weights import ModelSpec
 
 HopSource = Callable[[], tuple[Graph, Readout]]
@@ -32,8 +32,7 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
     """
     require_features(graph)
     task, num_outputs = resolve_task(graph, graph, config.task, config.num_classes)
-    if config.validation_metric == "roc_auc":
-        check_two_classes(graph, task, num_outputs)
+    check_metric(config.validation_metric, graph, task, num_outputs)
     training_nodes(graph, task)
     ModelSpec(config.model, graph.num_features, num_outputs, task).check_size()
 
