@@ -173,6 +173,30 @@ def test_classes_as_one_hot_rows_warn_with_the_fix():
     check_labels(y, "multilabel")
 
 
+def test_what_stands_far_below_in_a_multi_label_matrix_counts():
+    y = np.tile(np.eye(2), (200_000, 1))
+    with pytest.warns(FalconWarning, match=r"pass y.argmax\(1\)"):
+        check_labels(y, "multilabel")
+    y[-1] = 1
+    check_labels(y, "multilabel")
+    y[-1, 0] = 2
+    with pytest.raises(GraphError, match=r"got 2\.0"):
+        check_labels(y, "multilabel")
+    y = np.ones((200_000, 2))
+    y[-1, 0] = -1
+    with pytest.raises(GraphError, match="Use 0 in place of -1"):
+        check_labels(y, "multilabel")
+    y[:2, 1], visible = 0, np.arange(len(y)) > 1
+    check_labels(y, "multilabel", visible)
+
+
+def test_checking_labels_needs_no_copy_of_them():
+    y = np.random.default_rng(0).integers(0, 2, (80_000, 50)).astype(np.uint8)
+    visible = np.arange(len(y)) % 2 == 0
+    assert traced_peak(lambda: check_labels(y, "multilabel", visible)) < y.nbytes
+    assert traced_peak(lambda: check_labels(y, "multilabel")) < y.nbytes
+
+
 def test_hidden_rows_leave_multi_label_bytes_bytes():
     y = np.array([[1, 0], [0, 1], [1, 1]], np.uint8)
     encoding = encode_labels(y, "multilabel", visible=np.array([True, False, True]))

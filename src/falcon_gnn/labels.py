@@ -1,6 +1,7 @@
 """What a label array means: classes, multi-label or regression; which nodes have labels; their vectors."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,7 @@ AMBIGUOUS_UNKNOWN = (
 )
 _FEWEST_SUSPECT_CLASSES = 1_000
 _INT64_END = 2**63
+_BLOCK_VALUES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -175,27 +177,42 @@ def check_labels(
         warnings.warn(msg, FalconWarning, stacklevel=1)
     if task != "multilabel" or y.dtype.kind == "b":
         return
-    seen = y if visible is None else y[visible]
-    known = seen[known_cells(seen, task)]
-    is_fit = (known >= 0) & (known <= 1) if allow_shares else (known == 0) | (known == 1)
-    if not is_fit.all():
-        msg = (
-            f"y of shape {y.shape} is multi-label and must hold 1, 0, or for what is unknown -1 or NaN, got "
-            f"{known[~is_fit][0].item()!r}. Pass task='regression' if its values are quantities, else correct them."
+    is_one_hot, holds_unknown, holds_one, holds_other, num_labelled = True, False, False, False, 0
+    for seen in _visible_blocks(y, visible):
+        cells = known_cells(seen, task)
+        known = seen[cells]
+        is_fit = (known >= 0) & (known <= 1) if allow_shares else (known == 0) | (known == 1)
+        if not is_fit.all():
+            msg = (
+                f"y of shape {y.shape} is multi-label and must hold 1, 0, or for what is unknown -1 or NaN, got "
+                f"{known[~is_fit][0].item()!r}. Pass task='regression' if its values are quantities, else correct them."
+            )
+            raise GraphError(msg)
+        is_one = known == 1
+        holds_unknown |= bool((seen == UNKNOWN).any())
+        holds_one |= bool(is_one.any())
+        holds_other |= not is_one.all()
+        rows = seen[cells.any(axis=1)]
+        num_labelled += len(rows)
+        is_one_hot = is_one_hot and bool(
+            (rows >= 0).all() and (rows.sum(axis=1) == 1).all() and (rows.max(axis=1, initial=0) == 1).all()
         )
-        raise GraphError(msg)
-    if (seen == UNKNOWN).any() and (known == 1).all() and known.size and not (y == 0).any():
+    if holds_unknown and holds_one and not holds_other and not (y == 0).any():
         raise GraphError(AMBIGUOUS_UNKNOWN)
-    rows = seen[known_cells(seen, task).any(axis=1)]
-    is_one_hot = len(rows) > 1 and bool(
-        (rows >= 0).all() and (rows.sum(axis=1) == 1).all() and (rows.max(axis=1) == 1).all()
-    )
-    if is_one_hot and not is_told:
+    if is_one_hot and num_labelled > 1 and not is_told:
         msg = (
             f"y of shape {y.shape} has exactly one 1 in every row and is used as multi-label. If these are classes, "
             "pass y.argmax(1); if not, task='multilabel' says so."
         )
         warnings.warn(msg, FalconWarning, stacklevel=1)  # One place, so that it is shown once.
+
+
+def _visible_blocks(y: NDArray[Any], visible: NDArray[np.bool_] | None) -> Iterator[NDArray[Any]]:
+    """Yield the rows that may be looked at, some at a time."""
+    step = max(1, _BLOCK_VALUES // max(1, y[:1].size))
+    for start in range(0, len(y), step):
+        block = y[start : start + step]
+        yield block if visible is None else block[visible[start : start + step]]
 
 
 def encode_labels(
