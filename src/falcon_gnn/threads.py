@@ -51,7 +51,8 @@ def one_thread() -> Iterator[None]:
     """Keep the matrix libraries (BLAS, OpenMP) on one thread, so that their sums do not depend on how many there are.
 
     Their limit is one for the whole process: of two callers in two threads, the first to leave would lift it for the
-    other. So one waits for the other.
+    other. So one waits for the other. It reaches only the libraries that are loaded: what brings one of its own, as
+    scikit-learn does, has to be imported before.
     """
     from threadpoolctl import threadpool_limits
 

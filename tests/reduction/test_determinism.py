@@ -77,3 +77,24 @@ def test_the_collapse_is_bit_identical_at_one_and_two_threads_and_in_two_process
     assert len(set(alone.split())) == 4
     assert _digest(2, 2) == alone
     assert _digest(2, 1) == alone
+
+
+_LIMITS = """
+import numpy as np
+from threadpoolctl import threadpool_info
+from falcon_gnn.reduction import clustering, matrix
+
+def show_limits(*given):
+    labels = lloyd(*given)
+    print(max(library["num_threads"] for library in threadpool_info()))
+    return labels
+
+lloyd, clustering._lloyd = clustering._lloyd, show_limits
+clustering.cluster_nodes(matrix.build_matrix(np.random.default_rng(0).random((900, 4)), None, 0.5), 900, 5, 0)
+"""
+
+
+def test_the_first_clustering_of_a_process_runs_on_one_thread_too():
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", _LIMITS], env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["1"]

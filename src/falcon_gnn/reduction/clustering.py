@@ -45,6 +45,8 @@ def cluster_nodes(matrix: FeatureLabelMatrix | None, num_nodes: int, num_cluster
         )
         warnings.warn(msg, FalconWarning, stacklevel=5)
         num_clusters = num_distinct
+    import sklearn.cluster  # noqa: F401 - before the limit, which reaches only the libraries that are loaded
+
     # One thread: K-means adds its centers up per thread, and floats do not add up the same in another order.
     with one_thread():
         if matrix.num_values <= MAX_WHOLE_VALUES:
