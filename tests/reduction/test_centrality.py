@@ -3,9 +3,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import shortest_path
 from tests import oracles
 from tests.strategies import MAX_SEED, EdgeList, edge_lists
 
+from falcon_gnn._kernels.centrality import add_distances
 from falcon_gnn.errors import ConvergenceError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction import centrality as centralities
@@ -158,6 +160,18 @@ def test_closeness_does_not_put_tiny_components_first():
 def test_closeness_with_as_many_samples_as_nodes_is_exact():
     adjacency = _adjacency(list(nx.barabasi_albert_graph(80, 2, seed=0).edges), 80)
     assert (closeness_centrality(*adjacency, num_samples=80) == closeness_centrality(*adjacency)).all()
+
+
+@pytest.mark.parametrize("sources", [[0], [0, 700, 2_999], [1_500, 3_100]])
+def test_a_search_whose_front_grows_and_shrinks_finds_all_distances(sources):
+    long_path, leaves = [(v, v + 1) for v in range(2_999)], [(1_500, v) for v in range(3_000, 4_000)]
+    tail = [(4_000 + v, 4_001 + v) for v in range(200)]
+    graph = Graph.from_edges(np.array(long_path + leaves + tail).T, 4_201, warn_one_way="never")
+    totals, reached = np.zeros(4_201, np.int64), np.zeros(4_201, np.int64)
+    add_distances(graph.indptr, graph.indices, np.array(sources), totals, reached)
+    distances = shortest_path(graph.to_scipy(), unweighted=True, indices=sources)
+    assert (reached == np.isfinite(distances).sum(axis=0)).all()
+    assert (totals == np.where(np.isfinite(distances), distances, 0).sum(axis=0)).all()
 
 
 def test_sampled_closeness_is_near_the_exact_value():

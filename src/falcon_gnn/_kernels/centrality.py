@@ -7,6 +7,8 @@ from falcon_gnn._kernels.compiling import kernel, subroutine
 
 WORDS = 8
 """Machine words per node in the many-source search: 64 sources each."""
+_FEW = 64
+"""Up to one node in so many the search moves on from a list of them, beyond by a sweep over all nodes."""
 _MANY_PATHS = 1e200
 _DOWN = 2.0**-600
 
@@ -73,6 +75,39 @@ def _advance(indptr, indices, seen, frontier, was_reached, new, is_reached, acti
     return num_visits
 
 
+@subroutine()
+def _advance_few(  # type: ignore[no-untyped-def]
+    indptr, indices, seen, frontier, was_reached, new, is_reached, nodes, following, distance, totals, reached
+):
+    """As ``_advance``, from the few ``nodes`` of the frontier; return how many ``following`` then holds.
+
+    ``new`` and ``is_reached`` must be empty, and ``frontier`` and ``was_reached`` are afterwards.
+    """
+    num_following = 0
+    for v in nodes:
+        for position in range(indptr[v], indptr[v + 1]):
+            neighbor = indices[position]
+            for w in range(WORDS):
+                bits = frontier[v, w] & ~seen[neighbor, w]
+                if bits != np.uint64(0):
+                    new[neighbor, w] |= bits
+                    if not is_reached[neighbor]:
+                        is_reached[neighbor] = True
+                        following[num_following] = neighbor
+                        num_following += 1
+        was_reached[v] = False
+        for w in range(WORDS):
+            frontier[v, w] = np.uint64(0)
+    for v in following[:num_following]:
+        count = np.int64(0)
+        for w in range(WORDS):
+            seen[v, w] |= new[v, w]
+            count += np.int64(_count_bits(new[v, w]))
+        totals[v] += count * distance
+        reached[v] += count
+    return num_following
+
+
 @kernel(is_threaded=True)
 def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no-untyped-def]
     """Add, per node, the distances to at most 64 * WORDS ``sources`` and how many of them reach it.
@@ -93,15 +128,40 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
         active[i >> 6] |= bit
         was_reached[sources[i]] = True
         reached[sources[i]] += 1
+    nodes, following = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     distance = 1
-    num_visits = 1
+    num_visits = sources.size
+    is_swept = False
     while num_visits > 0:
-        num_visits = _advance(
-            indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached
-        )
-        frontier, new = new, frontier
-        was_reached, is_reached = is_reached, was_reached
-        distance += 1
+        if num_visits > num_nodes // _FEW:
+            num_visits = _advance(
+                indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached
+            )
+            frontier, new = new, frontier
+            was_reached, is_reached = is_reached, was_reached
+            distance += 1
+            is_swept = True
+            continue
+        if is_swept:
+            new[:] = np.uint64(0)
+            is_reached[:] = False
+            num_visits = 0
+            for v in range(num_nodes):
+                if was_reached[v]:
+                    nodes[num_visits] = v
+                    num_visits += 1
+            is_swept = False
+        else:
+            nodes[:num_visits] = sources
+        while 0 < num_visits <= num_nodes // _FEW:
+            num_visits = _advance_few(
+                indptr, indices, seen, frontier, was_reached, new, is_reached, nodes[:num_visits], following, distance,
+                totals, reached,
+            )  # fmt: skip
+            frontier, new = new, frontier
+            was_reached, is_reached = is_reached, was_reached
+            nodes, following = following, nodes
+            distance += 1
 
 
 @subroutine()
