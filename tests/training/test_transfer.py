@@ -100,15 +100,18 @@ def test_deterministic_training_fills_no_memory_that_is_written_anyway() -> None
     assert torch.utils.deterministic.fill_uninitialized_memory == fills
 
 
-def test_the_generator_that_is_put_back_is_that_of_the_current_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_that_is_seeded_and_put_back_is_that_of_the_current_card(monkeypatch: pytest.MonkeyPatch) -> None:
     forked: list[list[int]] = []
+    cards = [torch.Generator().manual_seed(seed) for seed in (5, 6, 7)]
+    monkeypatch.setattr(torch.cuda, "default_generators", tuple(cards))
     fork = torch.random.fork_rng
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: forked.append(devices) or fork([]))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
     for device in (CUDA, torch.device("cuda", 0)):
-        with own_randomness(0, device, deterministic=False):
+        with own_randomness(3, device, deterministic=False):
             pass
     assert forked == [[2], [0]]
+    assert [card.initial_seed() for card in cards] == [3, 6, 3]
 
 
 def test_tf32_is_a_precision_of_a_training() -> None:
