@@ -47,7 +47,9 @@ _CORE = (
     "test_oldest.py", "test_option_file.py", "test_platforms.py", "test_processes.py", "test_propagation.py",
     "test_release.py", "test_resources.py", "test_threads.py",
 )  # fmt: skip
-_EXTRA_ROOMS = {"benchmark", "devices", "interop", "pipeline", "planning", "quantization", "spark", "training"}
+_EXTRA_ROOMS = {
+    "benchmark", "devices", "interop", "pipeline", "planning", "quantization", "reporting", "spark", "training",
+}  # fmt: skip
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -145,6 +145,7 @@ def test_list_columns_are_matrices(tmp_path):
 
 @pytest.mark.skipif(not hasattr(pa, "list_view"), reason="this pyarrow has no views")
 def test_views_of_texts_and_lists_are_read_as_these(tmp_path):
+    pytest.importorskip("pyarrow", "20", reason="some earlier versions write no views to Parquet")
     names = pa.array(["a", "b", "c"]).cast(pa.string_view())
     edges = _write(tmp_path / "edges.parquet", source=names[:2], target=names[1:])
     places, lengths = pa.array([4, 0, 2], pa.int32()), pa.array([2, 2, 2], pa.int32())
