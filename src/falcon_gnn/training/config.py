@@ -130,7 +130,8 @@ class TrainConfig:
         seed: Draws weights, dropout, batches, METIS parts and stochastic rounding.
         precision: ``float32``; ``bf16`` for autocast in the training steps, worth it on CUDA, and on CPUs with AMX; or
             ``tf32``, on CUDA, for products with inputs of 10 bits after the point.
-        deterministic: Whether torch must use deterministic algorithms only.
+        deterministic: Whether torch must use deterministic algorithms only. The same number of threads then gives the
+            same weights to the bit; another number need not.
         validation_metric: Score that picks the best epoch; regression always uses the mean squared error.
         device: ``auto`` (CUDA where there is one), or any name torch knows.
         task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
