@@ -1,11 +1,10 @@
 """Cosine graphs against the obvious double loop, and at the size of the paper's."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tracing import traced_peak
 from threadpoolctl import threadpool_limits
 
 from falcon_gnn.datasets import similarity
@@ -83,10 +82,4 @@ def test_the_paper_sized_image_graph_has_the_known_number_of_edges(shared_datase
 
 def test_memory_stays_far_below_all_pairs():
     x = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)
-    tracemalloc.start()
-    try:
-        cosine_edges(x, 0.9999)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 200 * 2**20 < 20_000**2 * 4 / 7
+    assert traced_peak(lambda: cosine_edges(x, 0.9999)) < 200 * 2**20 < 20_000**2 * 4 / 7

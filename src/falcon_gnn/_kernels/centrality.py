@@ -129,31 +129,12 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
         was_reached[sources[i]] = True
         reached[sources[i]] += 1
     nodes, following = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
-    distance = 1
+    few, distance = num_nodes // _FEW, 1
     num_visits = sources.size
-    is_swept = False
+    if num_visits <= few:
+        nodes[:num_visits] = sources
     while num_visits > 0:
-        if num_visits > num_nodes // _FEW:
-            num_visits = _advance(
-                indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached
-            )
-            frontier, new = new, frontier
-            was_reached, is_reached = is_reached, was_reached
-            distance += 1
-            is_swept = True
-            continue
-        if is_swept:
-            new[:] = np.uint64(0)
-            is_reached[:] = False
-            num_visits = 0
-            for v in range(num_nodes):
-                if was_reached[v]:
-                    nodes[num_visits] = v
-                    num_visits += 1
-            is_swept = False
-        else:
-            nodes[:num_visits] = sources
-        while 0 < num_visits <= num_nodes // _FEW:
+        while 0 < num_visits <= few:
             num_visits = _advance_few(
                 indptr, indices, seen, frontier, was_reached, new, is_reached, nodes[:num_visits], following, distance,
                 totals, reached,
@@ -162,6 +143,22 @@ def add_distances(indptr, indices, sources, totals, reached):  # type: ignore[no
             was_reached, is_reached = is_reached, was_reached
             nodes, following = following, nodes
             distance += 1
+        if num_visits == 0:
+            break
+        while num_visits > few:
+            num_visits = _advance(
+                indptr, indices, seen, frontier, was_reached, new, is_reached, active, distance, totals, reached
+            )
+            frontier, new = new, frontier
+            was_reached, is_reached = is_reached, was_reached
+            distance += 1
+        new[:] = np.uint64(0)
+        is_reached[:] = False
+        num_visits = 0
+        for v in range(num_nodes):
+            if was_reached[v]:
+                nodes[num_visits] = v
+                num_visits += 1
 
 
 @subroutine()
