@@ -48,6 +48,16 @@ def shown_score(score: float, task: Task) -> float:
     return -score if task == "regression" else score
 
 
+def score_title(metric: ScoreName, task: Task) -> str:
+    """Return what people call the score that picks the best epoch; a regression goes by its error.
+
+    Example:
+        >>> score_title("micro_f1", "multilabel"), score_title("accuracy", "regression")
+        ('micro-f1', 'mean squared error')
+    """
+    return "mean squared error" if task == "regression" else metric.replace("_", "-")
+
+
 @dataclass(frozen=True)
 class Confusion:
     """Counts of node-label cells: a class is compared with each of the L labels in turn (one against the rest)."""

@@ -177,10 +177,10 @@ def tune(
 
 def _as_text(graph: "Graph", config: RunConfig, score: float) -> str:
     """Return a validation score with its name."""
-    from falcon_gnn.evaluation import shown_score
+    from falcon_gnn.evaluation import score_title, shown_score
     from falcon_gnn.labels import infer_task
 
     assert graph.y is not None
     task = infer_task(graph.y, config.training.task)
-    name = "mean squared error" if task == "regression" else config.training.validation_metric
-    return f"validation {name.replace('_', '-')} {shown_score(score, task):.4f}"
+    title = score_title(config.training.validation_metric, task)
+    return f"validation {title} {shown_score(score, task):.4f}"

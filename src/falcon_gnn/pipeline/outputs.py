@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.datasets.load import GRAPH_FILE
 from falcon_gnn.errors import MissingDependencyError, OptionError
-from falcon_gnn.evaluation import shown_score
+from falcon_gnn.evaluation import ScoreName, score_title, shown_score
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
@@ -212,19 +212,18 @@ def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: 
     return True
 
 
-def _write_curve(result: "TrainResult", metric: str, path: Path) -> bool:
+def _write_curve(result: "TrainResult", metric: ScoreName, path: Path) -> bool:
     from falcon_gnn.reporting.plots import learning_curve_figure
     from falcon_gnn.reporting.style import save_figure
 
     task = result.spec.task
-    name = "mean squared error" if task == "regression" else metric.replace("_", "-")
     try:
         figure = learning_curve_figure(
             [record.epoch for record in result.epochs],
             [record.loss for record in result.epochs],
             [None if record.score is None else shown_score(record.score, task) for record in result.epochs],
             result.best_epoch,
-            score_name=f"Validation {name}",
+            score_name=f"Validation {score_title(metric, task)}",
         )
         save_figure(figure, path)
     except MissingDependencyError:
