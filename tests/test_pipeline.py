@@ -14,6 +14,7 @@ import torch
 from falcon_gnn.errors import BudgetError, GraphError, MissingDependencyError, OptionError, OutOfMemoryError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline import shortage
+from falcon_gnn.pipeline.comparison import compare_runs, training_section
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outputs import predict_to_file, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
@@ -24,6 +25,8 @@ from falcon_gnn.provenance import describe_machine, describe_versions
 from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
+from falcon_gnn.reduction.result import CollapseResult
+from falcon_gnn.reporting.sections import Table
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training import steps
 from falcon_gnn.training.config import ModelConfig, TrainConfig
@@ -430,6 +433,35 @@ def test_a_collapse_is_written_whole(graph: Graph, tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.indices, result.graph.indices)
     with np.load(tmp_path / "out" / "mapping.npz", allow_pickle=False) as mapping:
         np.testing.assert_array_equal(mapping["assignment"], result.assignment)
+
+
+def test_the_page_of_a_run_shows_what_was_trained(graph: Graph, tmp_path: Path) -> None:
+    outcome = run(graph, RunConfig(TRAINING, QUARTER), out=tmp_path, progress=False)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    test, memory = outcome.scores.test, outcome.memory
+    assert test is not None
+    assert memory is not None
+    rows = [f'<td class="number">{test.accuracy:.2%}</td>', f'<td class="number">{memory.total_mib:.1f} MiB</td>']
+    assert all(row in page for row in rows)
+    assert "Validation accuracy" in page
+    split = training_section({"sign": outcome}).blocks[-1]
+    assert isinstance(split, Table)
+    *kinds, total = [float(str(row[1])) for row in split.rows]
+    assert sum(kinds) == pytest.approx(total)
+    assert total == pytest.approx(memory.total_mib)
+
+
+def test_the_page_of_a_collapse_compares_runs(graph: Graph, tmp_path: Path) -> None:
+    outcomes = {
+        name: run(graph, RunConfig(TRAINING, reduction), progress=False)
+        for name, reduction in (("all of it", None), ("a quarter", QUARTER))
+    }
+    reduction = outcomes["a quarter"].reduction
+    assert isinstance(reduction, CollapseResult)
+    write_collapse(graph, reduction, tmp_path, outcomes=outcomes)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(f'<th scope="row">{name}</th>' in page for name in outcomes)
+    assert [row[:2] for row in compare_runs(outcomes).rows] == [("all of it", "80 nodes"), ("a quarter", "20 nodes")]
 
 
 def test_json_keeps_no_nan(tmp_path: Path) -> None:

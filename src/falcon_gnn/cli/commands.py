@@ -17,10 +17,9 @@ from falcon_gnn.cli.experiments import app as experiments
 from falcon_gnn.cli.fields import FieldOptions, chosen, described, given, takes_options
 from falcon_gnn.cli.option_file import FileCommand, file_commands, show_options
 from falcon_gnn.cli.screen import (
-    correction_line,
     print_collapse,
+    print_runs,
     print_table,
-    runs_table,
     say_compiled,
     say_written,
     show_stages,
@@ -297,7 +296,7 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write 
     with show_stages() as on_stage:
         shown = run_demo(out, on_stage)
     print_collapse(shown.report)
-    print_table(runs_table(shown.outcomes))
+    print_runs(shown.outcomes)
     say_compiled()
     say_written(out, DEMO_FILES, shown.has_page)
 
@@ -415,6 +414,7 @@ class _TrainJob:
 
     def show(self, outcome: "RunOutcome") -> None:
         """Print what came out."""
+        from falcon_gnn.pipeline.comparison import describe_correction
         from falcon_gnn.pipeline.outputs import CURVE_FILE, run_files
 
         if outcome.reduction is not None:
@@ -422,10 +422,10 @@ class _TrainJob:
         elif outcome.plan is not None:
             batches = outcome.plan.describe_batches()
             typer.echo(f"All nodes fit {self.budget.memory} in {batches}; none was removed.")
-        print_table(runs_table({self.config.training.model.model: outcome}))
+        print_runs({self.config.training.model.model: outcome})
         say_compiled()
         if self.config.correct_and_smooth:
-            typer.echo(correction_line(outcome.correction))
+            typer.echo(describe_correction(outcome.correction))
         say_written(self.out, run_files(outcome), has_plots=(self.out / CURVE_FILE).exists())
 
     def _told(self) -> dict[str, Any]:

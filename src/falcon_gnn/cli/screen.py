@@ -13,11 +13,8 @@ from falcon_gnn.display import can_draw
 from falcon_gnn.errors import FalconWarning
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from falcon_gnn.pipeline.outcome import Correction, RunOutcome
+    from falcon_gnn.pipeline.outcome import RunOutcome
     from falcon_gnn.reduction.report import CollapseReport
-    from falcon_gnn.training.memory import MemoryPeak
 
 
 @contextmanager
@@ -131,63 +128,18 @@ def say_written(folder: Path, names: Iterable[str], has_plots: bool) -> None:
         typer.echo("Plots and report.html need the extra report: pip install 'falcon-gnn[report]'")
 
 
-def runs_table(outcomes: "Mapping[str, RunOutcome]") -> "Table":
-    """Return runs side by side: what each trained on, its scores on the original graph, memory and time.
+def print_runs(outcomes: "Mapping[str, RunOutcome]") -> None:
+    """Print runs side by side.
 
     Args:
         outcomes: The runs, by the name to show.
     """
-    from falcon_gnn.reporting.formats import NOTHING
+    from falcon_gnn.pipeline.comparison import compare_runs
+    from falcon_gnn.reporting.sections import format_cell
     from falcon_gnn.reporting.terminal import make_table
 
-    is_scored = any(outcome.scores.test is not None for outcome in outcomes.values())
-    title = "Trained, and scored on the original graph" if is_scored else "Trained; no test node to score on"
-    scores = {name: _test_scores(outcome) for name, outcome in outcomes.items()}
-    headings = list(dict.fromkeys(heading for shown in scores.values() for heading in shown))
-    table = make_table(title, ["run", "trained on", *headings, "peak memory", "epoch time", "epochs"])
-    for name, outcome in outcomes.items():
-        result, memory = outcome.result, outcome.memory
-        table.add_row(
-            name,
-            f"{outcome.trained_on.num_nodes:,} nodes",
-            *(scores[name].get(heading, NOTHING) for heading in headings),
-            NOTHING if memory is None else _peak(memory),
-            f"{1000 * result.epoch_seconds[1]:.1f} ms",
-            f"{len(result.epochs):,} (best {result.best_epoch:,})",
-        )
-    return table
-
-
-def _test_scores(outcome: "RunOutcome") -> dict[str, str]:
-    """Return the scores on the test nodes that say something of the task, by their headings."""
-    from falcon_gnn.reporting.formats import NOTHING
-    from falcon_gnn.reporting.terminal import percent
-
-    test = outcome.scores.test
-    if outcome.result.spec.task == "regression":
-        return {"test mean squared error": NOTHING if test is None else f"{test.mean_squared_error:.4g}"}
-    return {
-        "test accuracy": percent(None if test is None else test.accuracy),
-        "micro-F1": percent(None if test is None else test.micro_f1),
-    }
-
-
-def _peak(memory: "MemoryPeak") -> str:
-    """Return a peak with what it is a peak of, where that is not live tensors."""
-    what = "" if memory.measure == "tensors" else f" {memory.measure}"
-    return f"{memory.total_mib:,.1f} MiB{what}"
-
-
-def correction_line(correction: "Correction | None") -> str:
-    """Return what the labels of the training nodes did for the predictions."""
-    from falcon_gnn.reporting.terminal import percent
-
-    if correction is None:
-        return "Not corrected: that takes classes or multi-label, labelled training nodes and validation nodes."
-    if correction.correct == correction.smooth == 0:
-        return "No correction by the training labels helped on held-out nodes."
-    tests = {"model": correction.model_alone.test, "labels": correction.labels_alone}
-    alone = [f"the {name} alone {percent(test.accuracy)}" for name, test in tests.items() if test is not None]
-    steps = f"correct {correction.correct}, smooth {correction.smooth}"
-    tail = f"; accuracy of {', of '.join(alone)}" if alone else ""
-    return f"Corrected by the training labels ({steps}){tail}."
+    compared = compare_runs(outcomes)
+    table = make_table(compared.caption, compared.columns)
+    for row in compared.rows:
+        table.add_row(*map(format_cell, row))
+    print_table(table)

@@ -7,13 +7,12 @@ from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.outcome import RunOutcome
-from falcon_gnn.pipeline.outputs import COLLAPSE_FILES, PAGE_FILE, write_collapse, write_json
+from falcon_gnn.pipeline.outputs import COLLAPSE_FILES, write_collapse, write_json
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.clock import OnStage
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
 from falcon_gnn.reduction.report import CollapseReport
-from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import ModelConfig, ModelName, TrainConfig
 
 NODE_BUDGET = 0.34
@@ -50,39 +49,17 @@ def run_demo(out: str | Path, on_stage: OnStage) -> Demonstration:
     graph = load_graph("digits")
     reduction = CollapseConfig(NODE_BUDGET, centrality="pagerank")
     result = collapse(graph, reduction, on_stage=on_stage)
-    has_page = write_collapse(graph, result, out, title="digits collapsed")
     models: tuple[ModelName, ...] = ("sign", "qsign")
     outcomes = {
         f"{model.upper()}, {size}": _train(graph, model, chosen, on_stage)
         for model in models
         for size, chosen in (("full graph", None), ("collapsed", reduction))
     }
+    has_page = write_collapse(graph, result, out, title="digits collapsed", outcomes=outcomes)
     write_json({name: outcome.to_dict() for name, outcome in outcomes.items()}, out / _RECORDS_FILE)
-    if has_page:
-        _write_page(graph, result, outcomes, out / PAGE_FILE)
     return Demonstration(result.report, outcomes, has_page)
 
 
 def _train(graph: Graph, model: ModelName, reduction: CollapseConfig | None, on_stage: OnStage) -> RunOutcome:
     training = replace(_TRAINING, model=replace(_TRAINING.model, model=model))
     return run(graph, RunConfig(training, reduction), name="digits", on_stage=on_stage)
-
-
-def _write_page(graph: Graph, result: CollapseResult, outcomes: dict[str, RunOutcome], path: Path) -> None:
-    from falcon_gnn.reporting.drawing import draw_section
-    from falcon_gnn.reporting.html import write_report
-    from falcon_gnn.reporting.sections import Section, Table
-
-    rows = []
-    for name, outcome in outcomes.items():
-        test, memory = outcome.scores.test, outcome.memory
-        assert test is not None
-        assert memory is not None
-        milliseconds = f"{1000 * outcome.result.epoch_seconds[1]:.1f}"
-        rows.append(
-            (name, outcome.trained_on.num_nodes, f"{test.accuracy:.2%}", f"{memory.total_mib:,.1f}", milliseconds)
-        )
-    columns = ["Run", "Nodes trained on", "Test accuracy", "Peak memory (MiB)", "Epoch time (ms)"]
-    table = Table(columns, rows, "Scored on the test nodes of the original graph; peak memory of one training step.")
-    sections = [Section("Training", [table]), draw_section(graph, result)]
-    write_report(result.report, path, title="digits collapsed", sections=sections)

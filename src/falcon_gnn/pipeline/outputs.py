@@ -3,23 +3,20 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.datasets.load import GRAPH_FILE
 from falcon_gnn.errors import MissingDependencyError, OptionError
-from falcon_gnn.evaluation import ScoreName, score_title, shown_score
 from falcon_gnn.files import replacing
 from falcon_gnn.graph import Graph
+from falcon_gnn.pipeline.comparison import draw_learning_curve, training_section
 from falcon_gnn.pipeline.outcome import RunOutcome, plain_values
 from falcon_gnn.reduction.config import Scope
 from falcon_gnn.reduction.result import CollapseResult
 from falcon_gnn.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from falcon_gnn.training.state import TrainResult
 
 RECORD_FILE = "record.json"
 REPORT_FILE = "report.json"
@@ -33,7 +30,14 @@ COLLAPSE_FILES = (GRAPH_FILE, *_REDUCTION_FILES)
 """What :func:`write_collapse` writes; the page needs the extra ``report``."""
 
 
-def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, title: str = "Collapse report") -> bool:
+def write_collapse(
+    graph: Graph,
+    result: CollapseResult,
+    folder: str | Path,
+    *,
+    title: str = "Collapse report",
+    outcomes: Mapping[str, RunOutcome] | None = None,
+) -> bool:
     """Write ``graph.npz``, ``mapping.npz``, ``report.json`` and ``report.html``, each whole or not at all.
 
     Where the page cannot be written, an earlier collapse's is removed.
@@ -43,6 +47,7 @@ def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, 
         result: What came of it.
         folder: Where to write.
         title: Heading of the page.
+        outcomes: Runs for the page to compare, by the name to show.
 
     Returns:
         Whether ``report.html`` was written; it needs the extra ``report``.
@@ -51,7 +56,7 @@ def write_collapse(graph: Graph, result: CollapseResult, folder: str | Path, *, 
 
     folder = Path(folder)
     write_npz(result.graph, folder / GRAPH_FILE)
-    return _write_reduction(graph, result, folder, title)
+    return _write_reduction(graph, result, folder, title, outcomes or {})
 
 
 def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
@@ -74,9 +79,10 @@ def write_run(graph: Graph, outcome: RunOutcome, folder: str | Path) -> bool:
     is_stale = outcome.reduction is None and _had_reduction(folder) and not (folder / GRAPH_FILE).exists()
     save_model(folder, outcome.result.spec, outcome.result.weights)
     write_json(outcome.to_dict(), folder / RECORD_FILE)
-    has_plots = _write_curve(outcome.result, outcome.config.training.validation_metric, folder / CURVE_FILE)
+    has_plots = _write_curve(outcome, folder / CURVE_FILE)
     if outcome.reduction is not None:
-        _write_reduction(graph, outcome.reduction, folder, "Collapse report")
+        model = outcome.config.training.model.model
+        _write_reduction(graph, outcome.reduction, folder, "Collapse and training", {model: outcome})
     for name in _REDUCTION_FILES if is_stale else ():
         (folder / name).unlink(missing_ok=True)
     return has_plots
@@ -198,34 +204,29 @@ def check_table_name(path: str | Path) -> None:
         raise OptionError(msg)
 
 
-def _write_reduction(graph: Graph, result: CollapseResult, folder: Path, title: str) -> bool:
+def _write_reduction(
+    graph: Graph, result: CollapseResult, folder: Path, title: str, outcomes: Mapping[str, RunOutcome]
+) -> bool:
     result.save_mapping(folder / MAPPING_FILE)
     write_json(result.report.to_dict(), folder / REPORT_FILE)
     from falcon_gnn.reporting.drawing import draw_section
     from falcon_gnn.reporting.html import write_report
 
     try:
-        write_report(result.report, folder / PAGE_FILE, title=title, sections=[draw_section(graph, result)])
+        training = [training_section(outcomes)] if outcomes else []
+        sections = [*training, draw_section(graph, result)]
+        write_report(result.report, folder / PAGE_FILE, title=title, sections=sections)
     except MissingDependencyError:
         (folder / PAGE_FILE).unlink(missing_ok=True)
         return False
     return True
 
 
-def _write_curve(result: "TrainResult", metric: ScoreName, path: Path) -> bool:
-    from falcon_gnn.reporting.plots import learning_curve_figure
+def _write_curve(outcome: RunOutcome, path: Path) -> bool:
     from falcon_gnn.reporting.style import save_figure
 
-    task = result.spec.task
     try:
-        figure = learning_curve_figure(
-            [record.epoch for record in result.epochs],
-            [record.loss for record in result.epochs],
-            [None if record.score is None else shown_score(record.score, task) for record in result.epochs],
-            result.best_epoch,
-            score_name=f"Validation {score_title(metric, task)}",
-        )
-        save_figure(figure, path)
+        save_figure(draw_learning_curve(outcome), path)
     except MissingDependencyError:
         path.unlink(missing_ok=True)
         return False

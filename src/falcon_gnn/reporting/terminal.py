@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.reduction.report import CollapseReport
-from falcon_gnn.reporting.formats import NOTHING
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,11 +102,6 @@ def make_table(title: str, columns: Sequence[str]) -> "Table":
     for position, column in enumerate(columns):
         table.add_column(column, justify="left" if position == 0 else "right", no_wrap=True)
     return table
-
-
-def percent(share: float | None) -> str:
-    """Return a share in per cent."""
-    return NOTHING if share is None else f"{share:.2%}"
 
 
 def _add_notes(table: "Table", notes: Sequence[str]) -> None:
