@@ -190,6 +190,21 @@ def test_what_stands_far_below_in_a_multi_label_matrix_counts():
     check_labels(y, "multilabel", visible)
 
 
+@pytest.mark.parametrize("block", [1, 3, 1_000])
+def test_labels_are_checked_alike_in_blocks_of_any_size(block, monkeypatch):
+    monkeypatch.setattr("falcon_gnn.labels._BLOCK_VALUES", block)
+    y, visible = np.eye(3, dtype=np.int64)[[0, 1, 2, 0, 1, 2]], np.arange(6) >= 4
+    with pytest.warns(FalconWarning, match=r"pass y.argmax\(1\)"):
+        check_labels(y, "multilabel", visible)
+    y[0] = 7
+    with pytest.warns(FalconWarning, match=r"pass y.argmax\(1\)"):
+        check_labels(y, "multilabel", visible)
+    y[5, 0] = 2
+    with pytest.raises(GraphError, match="got 2"):
+        check_labels(y, "multilabel", visible)
+    check_labels(y, "multilabel", np.arange(6) == 4)
+
+
 def test_checking_labels_needs_no_copy_of_them():
     y = np.random.default_rng(0).integers(0, 2, (80_000, 50)).astype(np.uint8)
     visible = np.arange(len(y)) % 2 == 0

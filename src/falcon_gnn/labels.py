@@ -128,7 +128,8 @@ def labelled_nodes(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
 
 def known_cells(y: NDArray[Any], task: Task) -> NDArray[np.bool_]:
     """Return which values are known, bool, shape ``(N, L)``: not NaN and, for multi-label, not -1."""
-    cells = y.reshape(len(y), -1)
+    # Not reshape(len(y), -1), which NumPy refuses where there is no row.
+    cells = y[:, None] if y.ndim == 1 else y
     if cells.dtype.kind in "ub":
         return np.ones(cells.shape, np.bool_)
     known: NDArray[np.bool_] = np.ones(cells.shape, np.bool_)
