@@ -1,5 +1,6 @@
 """Compression of what any model saves."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -111,6 +112,35 @@ def test_a_tensor_that_changed_in_between_is_kept_anew() -> None:
         second = b * x
     found = torch.autograd.grad(first.sum() + second.sum(), (a, b))
     assert [value.unique().item() for value in found] == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_an_output_that_nobody_goes_back_from_is_freed(size: int) -> None:
+    x = torch.ones(size, requires_grad=True)
+    with compressed_activations():
+        output = x.exp()
+    alive = weakref.ref(output)
+    del output
+    assert alive() is None
+
+
+def test_a_small_tensor_that_was_changed_in_place_is_refused_as_torch_does() -> None:
+    x = torch.ones(10, requires_grad=True)
+    with compressed_activations():
+        output = x.exp()
+    output.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation: it is at version 1, expected 0"):
+        output.sum().backward()
+
+
+def test_a_large_tensor_that_was_changed_in_place_comes_back_as_it_was() -> None:
+    x = torch.zeros(5000, requires_grad=True)
+    with compressed_activations():
+        output = x.exp()
+    output.add_(1)
+    output.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.ones(5000))
 
 
 def test_a_graph_convolution_of_pyg_learns_inside_the_context() -> None:

@@ -29,7 +29,8 @@ def compressed_activations(bits: int = 2, *, min_values: int = 4096, keep: Itera
 
     Floating tensors are kept at ``bits`` bits and one more bit that marks exact zeros, so that ReLU and dropout
     decode to the zeros they had; bool masks at one bit. A tensor that several operations save is kept once.
-    Parameters, integers and small tensors stay as they are. Gradients are unbiased where a saved tensor enters them
+    Parameters, integers and small tensors stay as they are, and a backward pass that finds one of them changed in place
+    ends in a RuntimeError, as it does without the context. Gradients are unbiased where a saved tensor enters them
     linearly. That is not so for a loss or a softmax, so wrap the model's forward pass, not the loss.
 
     Args:
@@ -64,6 +65,29 @@ def _tensors(keep: Any) -> list[Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
+class _Untouched:
+    """A tensor as it is, which nobody may change; detached, since an output that holds itself is never freed."""
+
+    tensor: Tensor
+    version: int
+
+    @classmethod
+    def keep(cls, tensor: Tensor) -> Self:
+        return cls(tensor.detach(), tensor._version)
+
+    def restore(self) -> Tensor:
+        # Torch itself compares versions only where there are no hooks.
+        if self.tensor._version != self.version:
+            msg = (
+                f"a tensor of shape {tuple(self.tensor.shape)} that the gradient needs has been modified by an inplace "
+                f"operation: it is at version {self.tensor._version}, expected {self.version}. Use the operation that "
+                "is not in place."
+            )
+            raise RuntimeError(msg)
+        return self.tensor
+
+
+@dataclass(frozen=True, eq=False)
 class _PackedMask:
     """A bool tensor at one bit per value."""
 
@@ -95,6 +119,9 @@ class _PackedFloats:
         return tensor
 
 
+_Saved = _Untouched | _PackedMask | _PackedFloats
+
+
 class _Packer:
     """The pack hook of one context."""
 
@@ -104,13 +131,13 @@ class _Packer:
         self.keep = keep
         self.known: dict[int, tuple[weakref.ref[Any], dict[Any, weakref.ref[_PackedFloats]]]] = {}
 
-    def pack(self, tensor: Tensor) -> Tensor | _PackedMask | _PackedFloats:
+    def pack(self, tensor: Tensor) -> _Saved:
         if tensor.layout != torch.strided or tensor.numel() < self.min_values or self._is_kept(tensor):
-            return tensor
+            return _Untouched.keep(tensor)
         if tensor.dtype == torch.bool:
             return _PackedMask(pack_bits(tensor), tensor.shape)
         if not tensor.is_floating_point() or _is_parameter(tensor):
-            return tensor
+            return _Untouched.keep(tensor)
         return self._pack_once(tensor)
 
     def _is_kept(self, tensor: Tensor) -> bool:
@@ -132,8 +159,8 @@ class _Packer:
         return packed
 
 
-def _unpack(saved: Tensor | _PackedMask | _PackedFloats) -> Tensor:
-    return saved if isinstance(saved, Tensor) else saved.restore()
+def _unpack(saved: _Saved) -> Tensor:
+    return saved.restore()
 
 
 def _pack_chunk(values: Tensor, bits: int) -> tuple[QuantizedTensor, Tensor]:
