@@ -207,12 +207,20 @@ def test_a_checkpoint_of_another_graph_is_refused(graph, make_graph, tmp_path):
     assert len(train(same, config, checkpoint=path, resume=True, progress=False).epochs) == 2
 
 
+def test_hops_of_another_graph_are_refused_when_resuming(graph, tmp_path):
+    path, config = tmp_path / "state.safetensors", _config("sign", num_epochs=2)
+    train(graph, config, checkpoint=path, progress=False)
+    everyone = np.arange(graph.num_nodes)
+    with pytest.raises(OptionError, match=r"another training: hops_from \(reduced there, original here\)"):
+        train(graph, config, hop_source=lambda: (graph, everyone), checkpoint=path, resume=True, progress=False)
+
+
 def test_a_checkpoint_without_fingerprints_goes_on(graph, tmp_path):
     """Those of 0.2.0 have none."""
     path, config = tmp_path / "state.safetensors", _config(num_epochs=2)
     train(graph, config, checkpoint=path, progress=False)
     old = read_checkpoint(path)
-    for name in ("original graph", "training graph"):
+    for name in ("original graph", "training graph", "hops_from"):
         del old.facts["training"][name]
     write_checkpoint(path, old)
     assert len(train(graph, config, checkpoint=path, resume=True, progress=False).epochs) == 2

@@ -130,8 +130,10 @@ class TrainingState:
         self.best_weights: dict[str, Tensor] = {}
         self.num_nodes = graph.num_nodes
         self.fingerprints = {
-            "training graph": fingerprint(graph, reads_features=False), "original graph": fingerprint(eval_graph)
-        }  # fmt: skip
+            "training graph": fingerprint(graph, reads_features=False),
+            "original graph": fingerprint(eval_graph),
+            "hops_from": "reduced" if hop_source is None else "original",
+        }
 
     @property
     def is_stalled(self) -> bool:
@@ -258,7 +260,7 @@ class TrainingState:
             OptionError: If it was a run of another configuration or graph.
         """
         theirs, ours = checkpoint.facts["training"], self._identity()
-        # A checkpoint of 0.2.0 has no fingerprints.
+        # A checkpoint of 0.2.0 has none of these.
         theirs = self.fingerprints | theirs
         different = sorted(name for name in ours if theirs.get(name) != ours[name])
         if different:
