@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from falcon_gnn.benchmark import search
 from falcon_gnn.benchmark.arguments import SearchSpace, TuneOptions
 from falcon_gnn.benchmark.search import tune
 from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
 from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.pipeline.options import RunConfig
+from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.training.config import ModelConfig, TrainConfig
 
@@ -160,6 +162,19 @@ def test_a_storage_on_a_full_disk_is_named(graph, config, tmp_path, monkeypatch)
     monkeypatch.setattr(JournalFileBackend, "append_logs", fail_for_a_score)
     with pytest.raises(OptionError, match=r"trials\.log cannot be written \(No space left .* Free some space"):
         tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=tmp_path / "trials.log"))
+
+
+def test_a_trial_that_cannot_read_a_file_fails_and_the_storage_is_not_blamed(graph, config, tmp_path, monkeypatch):
+    outcomes = iter([OSError(errno.ENOENT, "No such file or directory", "features.npy")])
+
+    def fail_once(graph, config, **options):
+        for error in outcomes:
+            raise error
+        return run(graph, config, **options)
+
+    monkeypatch.setattr(search, "run", fail_once)
+    result = tune(graph, config, TuneOptions(SPACE, num_trials=2, storage=tmp_path / "trials.log"))
+    assert (result.num_trials, result.num_failed) == (1, 1)
 
 
 def test_an_empty_space_is_refused():

@@ -96,11 +96,13 @@ def tune(
         reasons: list[str] = []
 
         def objective(trial: "Trial") -> float:
+            params = _suggest(trial, points, options.sampler)
             try:
-                return _score(graph, _with_params(config, reduction, _suggest(trial, points, options.sampler)))
-            except FalconError as error:
+                return _score(graph, _with_params(config, reduction, params))
+            except (FalconError, OSError) as error:
                 reasons.append(str(error))
-                raise
+                # Outside of a trial, what the disk says is said of the storage.
+                raise FalconError(str(error)) from error
 
         def tell(_: "Study", trial: "FrozenTrial") -> None:
             if on_trial is not None:
