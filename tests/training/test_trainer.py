@@ -327,6 +327,13 @@ def test_a_diverging_training_says_so(graph):
         train(huge, _config(learning_rate=1e30), progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_value_whose_square_is_no_number_lets_no_epoch_be_the_best(graph):
+    y = np.where(graph.val_mask, 1e200, 1.5)
+    with pytest.raises(ConvergenceError, match=r"mean squared error on validation nodes was never finite"):
+        train(graph.replace(y=y), _config("sign", num_epochs=2), progress=False)
+
+
 def test_graphs_with_different_features_are_refused(graph):
     with pytest.raises(GraphError, match="graph and eval_graph must have the same features"):
         train(graph, _config(), eval_graph=graph.replace(x=graph.x[:, :2]), progress=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falcon_gnn.errors import ConvergenceError, OptionError
-from falcon_gnn.evaluation import Metrics, evaluate
+from falcon_gnn.evaluation import Metrics, evaluate, score_title
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import labelled_nodes
 from falcon_gnn.training.checkpoint import (
@@ -176,9 +176,19 @@ class TrainingState:
         """Score the best weights and return everything; nothing can be trained any more afterwards.
 
         In a process that is not the crew's writer the weights are the last ones, and there are no scores.
+
+        Raises:
+            ConvergenceError: If no epoch had a finite validation score, so that none is the best.
         """
         if not self.crew.is_writer:
             self.best_weights, self.best_epoch = self._weights(), len(self.epochs)
+        if not self.best_weights:
+            score = score_title(self.config.validation_metric, self.spec.task)
+            msg = (
+                f"no epoch is the best: the {score} on validation nodes was never finite. Look for values of y or x "
+                "there that are too large, or lower learning_rate."
+            )
+            raise ConvergenceError(msg)
         self.model.load_state_dict(self.best_weights)
         validation = None if self.validation is None else self.validation.metrics(self.model)
         judge = self._judge(self.eval_graph.test_mask)

@@ -58,7 +58,7 @@ def train(
     Raises:
         GraphError: If features, labels or masks are missing or do not fit.
         OptionError: If an option does not fit the graph or the crew, or the checkpoint is of another training.
-        ConvergenceError: If the loss becomes NaN or infinite.
+        ConvergenceError: If the loss becomes NaN or infinite, or no validation score is finite.
         KeyboardInterrupt: After Ctrl-C.
     """
     if resume and checkpoint is None:
