@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.special import expit, softmax
 
-from falcon_gnn.errors import FalconWarning
+from falcon_gnn.errors import FalconWarning, GraphError
 from falcon_gnn.graph import Graph
 from falcon_gnn.training.config import ModelConfig
 from falcon_gnn.training.correction import (
@@ -232,6 +232,28 @@ def test_a_graph_without_training_labels_is_predicted_by_the_model_alone(graph, 
     with pytest.warns(FalconWarning, match="the model's alone"):
         outputs = predict_corrected(model, spec, graph.replace(**change))
     assert np.array_equal(outputs, predict(model, MODEL, graph))
+
+
+@pytest.mark.parametrize(
+    ("task", "shape", "message"),
+    [
+        ("classes", (4,), r"y must hold .*, classes, shape \(N,\), got int64 of shape \(\d+, 4\)"),
+        ("multilabel", (4,), r"y must hold .*, several labels per node, shape \(N, 3\), got int64 of shape \(\d+, 4\)"),
+        ("multilabel", (), r"y must hold .*, several labels per node, shape \(N, 3\), got int64 of shape \(\d+,\)"),
+        ("multilabel", (3,), r"must hold 1, 0, or for what is unknown -1 or NaN, got 7"),
+    ],
+)
+def test_labels_of_another_kind_than_the_model_predicts_correct_nothing(graph, task, shape, message):
+    spec = _spec(task, correct=0.8, smooth=0.3)
+    other = graph.replace(y=np.full((graph.num_nodes, *shape), 7))
+    with pytest.raises(GraphError, match=message):
+        predict_corrected(spec.build(), spec, other)
+
+
+def test_values_are_no_classes_to_correct_by(graph):
+    spec = _spec(smooth=0.3)
+    with pytest.raises(GraphError, match=r"classes, shape .* got float64"):
+        predict_corrected(spec.build(), spec, graph.replace(y=graph.y + 0.5))
 
 
 def test_the_correction_is_saved_with_the_model(tmp_path):

@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from falcon_gnn.errors import FalconWarning
+from falcon_gnn.errors import FalconWarning, GraphError
 from falcon_gnn.evaluation import Metrics, ScoreName, evaluate
 from falcon_gnn.graph import Graph
-from falcon_gnn.labels import encode_labels, labelled_nodes
+from falcon_gnn.labels import check_labels, encode_labels, infer_task, labelled_nodes
 from falcon_gnn.training.inference import predict
 from falcon_gnn.training.weights import ModelSpec
 
@@ -223,8 +223,11 @@ def predict_corrected(model: nn.Module, spec: ModelSpec, graph: Graph) -> NDArra
         Logits of shape ``(N, L)``.
 
     Raises:
-        GraphError: If the graph has no features or others than the model was trained on.
+        GraphError: If the graph has no features or others than the model was trained on, or labels of another kind that
+            would mend its outputs.
     """
+    if spec.is_corrected and graph.y is not None and graph.train_mask is not None:
+        _check_same_labels(graph.y, graph.train_mask, spec)
     logits = predict(model, spec.config, graph, normalize_hops=spec.normalize_hops)
     if not spec.is_corrected:
         return logits
@@ -236,6 +239,25 @@ def predict_corrected(model: nn.Module, spec: ModelSpec, graph: Graph) -> NDArra
         warnings.warn(msg, FalconWarning, stacklevel=2)
         return logits
     return Corrector(graph, logits, spec).logits(spec.correct, spec.smooth)
+
+
+def _check_same_labels(y: NDArray[Any], visible: NDArray[np.bool_], spec: ModelSpec) -> None:
+    """Compare the labels of a graph with those that a model predicts.
+
+    Raises:
+        GraphError: If they are of another kind, or in another number of columns.
+    """
+    if spec.task == "multilabel":
+        fits, wanted = y.shape[1:] == (spec.num_outputs,), f"several labels per node, shape (N, {spec.num_outputs})"
+    else:
+        fits, wanted = infer_task(y) == "classes", "classes, shape (N,)"
+    if not fits:
+        msg = (
+            f"graph.y must hold what the model was trained on and is corrected by, {wanted}, got {y.dtype} of shape "
+            f"{y.shape}. Load the graph with those labels, or without any for the model's predictions alone."
+        )
+        raise GraphError(msg)
+    check_labels(y, spec.task, visible, is_told=True)
 
 
 def _halves(corrector: Corrector, unseen: NDArray[np.int64] | None) -> list[tuple[NDArray[np.int64], Corrector]]:
