@@ -204,6 +204,14 @@ def test_gradients_of_two_bits_are_right_on_average(batch_norm):
     assert float(deviations.abs().mean()) < 1.0
 
 
+def test_a_compressed_step_draws_as_often_in_any_number_of_blocks():
+    config, states = ModelConfig("gcn", 48, 4, 0.2, bits=2), []
+    for columns in (2, 6):
+        _run(_graph(), config, Pieces(columns=columns), num_steps=1)
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states)
+
+
 @pytest.mark.parametrize(("num_layers", "num_kept"), [(3, 0), (5, 2)])
 def test_no_hidden_layer_is_whole_in_a_compressed_step_of_three_layers(num_layers, num_kept):
     graph = _graph(num_nodes=4_000, num_features=4)

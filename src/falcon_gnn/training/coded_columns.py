@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from falcon_gnn.quantization.bitmask import keep_factor
-from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, quantize
+from falcon_gnn.quantization.codec import GROUP_SIZE, QuantizedTensor, dequantize, draw_seeds, quantize
 from falcon_gnn.quantization.column_masks import mask_columns_, pack_columns
 from falcon_gnn.quantization.products import gradient_of, multiply
 from falcon_gnn.training.column_steps import Block, BlockedStep, Level
@@ -28,18 +28,21 @@ BLOCKS_TOGETHER = 4
 
 
 class _Codes:
-    """Blocks of one matrix at b bits, in memory that is taken at once."""
+    """Blocks of one matrix at b bits, in memory that is taken at once.
+
+    One draw of torch's generator serves all blocks, so that their number does not move the masks of later steps.
+    """
 
     def __init__(self, num_blocks: int, num_values: int, bits: int, like: Tensor) -> None:
         groups = -(-num_values // GROUP_SIZE)
-        self.bits, self.dtype = bits, like.dtype
+        self.bits, self.dtype, self.seed = bits, like.dtype, draw_seeds()
         self.packed = like.new_empty(num_blocks, groups * GROUP_SIZE * bits // 8, dtype=torch.uint8)
         self.zero = like.new_empty(num_blocks, groups, dtype=torch.bfloat16)
         self.scale = torch.empty_like(self.zero)
 
     def write(self, block: int, values: Tensor) -> None:
         """Keep a block, which may be narrower than the others."""
-        coded = quantize(values, self.bits)
+        coded = quantize(values, self.bits, seed=self.seed + block)
         for target, part in zip(
             (self.packed, self.zero, self.scale), (coded.packed, coded.zero, coded.scale), strict=True
         ):
