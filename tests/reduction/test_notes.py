@@ -68,6 +68,22 @@ def test_a_lost_class_and_many_dropped_nodes_are_told_with_the_fix():
     assert "node_budget" in notes[1]
 
 
+def test_what_has_no_effect_is_not_advised():
+    def fixes(**options):
+        edges = np.array([[0, 0, 0, 4], [1, 2, 3, 5]])
+        options = {"num_clusters": 2, "gamma": 0.5, **options}
+        graph = Graph.from_edges(edges, 6, x=np.eye(6), y=np.array([0, 0, 0, 0, 1, 1]))
+        notes = collapse(graph, node_budget=1, centrality="degree", **options).report.notes
+        return [note.partition("Use ")[2] for note in notes[-2:]]
+
+    gamma = "a larger node_budget, a smaller gamma (labels weigh more), or protect= with some of their nodes."
+    other = "a larger node_budget or protect= with some of their nodes."
+    assert fixes() == ["selection='stratified', or a larger node_budget.", gamma]
+    assert fixes(selection="stratified") == ["a larger node_budget.", gamma]
+    assert fixes(num_clusters=1)[1] == fixes(gamma=0.0)[1] == fixes(selection="herding")[1] == other
+    assert fixes(groups="alike")[-1] == other
+
+
 def test_notes_are_printed_with_the_table_and_kept_in_the_report():
     graph = Graph.from_edges(_EDGES, 6)
     report = collapse(graph, node_budget=3, num_clusters=1, centrality="degree").report

@@ -103,6 +103,12 @@ def test_options_left_open_show_what_was_chosen(make_report: MakeReport) -> None
     }
 
 
+def test_a_selection_that_was_used_is_not_advised_against_drops(make_report: MakeReport) -> None:
+    assert 'selection="stratified"' in explain_dropped(make_report())
+    explanation = explain_dropped(make_report(config={"selection": "stratified"}))
+    assert explanation.endswith("A larger node budget or protected nodes keep more components.")
+
+
 def test_the_cleaning_of_the_input_is_counted(make_report: MakeReport) -> None:
     report = make_report(cleaning=EdgeCleaning(3, 5, 7, 11))
     assert [row[1] for row in _tables(_section(report, "Options, input and cost"))[1].rows] == [3, 5, 7, 11]

@@ -1,6 +1,7 @@
 """What a reader of a collapse should know: what the input lacked, what an option did not do, what was lost."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 _MOST_DROPPED = 0.1
 _MOST_NAMES = 12
@@ -62,22 +63,27 @@ def note_neighbors(groups: str | None, adjusted_homophily: float | None) -> list
 
 
 def note_losses(
-    num_dropped: int, num_nodes: int, merge: str | None, shares_before: Sequence[float], shares_after: Sequence[float]
+    num_dropped: int,
+    num_nodes: int,
+    options: Mapping[str, Any],
+    shares_before: Sequence[float],
+    shares_after: Sequence[float],
 ) -> list[str]:
     """Return notes about nodes and classes that nothing in the reduced graph stands for.
 
     Args:
         num_dropped: Nodes in scope without a survivor.
         num_nodes: Nodes in scope.
-        merge: The option; with ``"drop"`` all removed nodes are dropped, as asked.
+        options: Those of the reduction, as its report has them; what they already say is not advised.
         shares_before: Shares of the labels before, empty for regression.
         shares_after: And after.
     """
     notes = []
-    if merge != "drop" and num_dropped > _MOST_DROPPED * num_nodes:
+    if options.get("merge") != "drop" and num_dropped > _MOST_DROPPED * num_nodes:
+        other = "selection='stratified', or " if options.get("selection") == "lowest" else ""
         notes.append(
             f"{num_dropped:,} of {num_nodes:,} nodes ({num_dropped / num_nodes:.0%}) were dropped: no node of their "
-            "component survives for them to merge into. Use selection='stratified', or a larger node_budget."
+            f"component survives for them to merge into. Use {other}a larger node_budget."
         )
     lost = [i for i, (before, after) in enumerate(zip(shares_before, shares_after, strict=True)) if before > 0 == after]
     if lost:
@@ -85,6 +91,16 @@ def note_losses(
         present = sum(share > 0 for share in shares_before)
         notes.append(
             f"{len(lost)} of {present} labels have no survivor ({names}), so that nothing can learn them. Use a larger "
-            "node_budget, a smaller gamma (labels weigh more), or protect= with some of their nodes."
+            f"node_budget{_other_cures(options)}."
         )
     return notes
+
+
+def _other_cures(options: Mapping[str, Any]) -> str:
+    """Return what beside a larger budget can keep a label: gamma where it has a say, and what only a collapse has."""
+    if "gamma" not in options:
+        return ""
+    has_say = options["groups"] == "neighbors" and options["cluster_on"] == "hops" and options["gamma"] > 0
+    is_made = options["num_clusters"] not in (1, "given") and options["selection"] != "herding"
+    gamma = ", a smaller gamma (labels weigh more)," if has_say and is_made else ""
+    return f"{gamma} or protect= with some of their nodes"

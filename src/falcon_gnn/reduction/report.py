@@ -275,7 +275,7 @@ def make_report(
         ),
         *note_options(has_own_clusters=options.get("num_clusters") == "given"),
         *note_neighbors(options.get("groups"), homophily),
-        *note_losses(num_dropped, len(scope.ids), options.get("merge"), *shares),
+        *note_losses(num_dropped, len(scope.ids), options, *shares),
     )
     return CollapseReport(
         config=options,

@@ -83,11 +83,12 @@ def explain_dropped(report: CollapseReport) -> str:
     if report.config.get("merge") == "drop":
         return f'{nodes} {were} removed without merging, as merge="drop" asks. The map has {MINUS}1 for them.'
     num_lost = report.before.num_components - report.after.num_components
+    other = ', selection="stratified"' if report.config.get("selection") == "lowest" else ""
     return (
         f"{num_lost:,} of {_count(report.before.num_components, 'connected component')} had only removable nodes: "
         f"no survivor was left there to merge into, so all of {'its' if num_lost == 1 else 'their'} nodes "
-        f"({report.num_dropped:,}) were dropped and the map has {MINUS}1 for them. A larger node budget, "
-        'selection="stratified" or protected nodes keep more components.'
+        f"({report.num_dropped:,}) were dropped and the map has {MINUS}1 for them. A larger node budget{other} or "
+        "protected nodes keep more components."
     )
 
 

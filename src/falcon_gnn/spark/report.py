@@ -65,8 +65,9 @@ def make_notes(
         is_split="train_mask" in given.nodes.columns,
         attributes=set(given.nodes.columns) - {"node_id", *ROW_NAMES},
     )
+    options = asdict(config) | ({"num_clusters": "given"} if has_own_clusters else {})
     lost = note_losses(
-        num_dropped, given.num_nodes, config.merge, shares.get("shares_before", []), shares.get("shares_after", [])
+        num_dropped, given.num_nodes, options, shares.get("shares_before", []), shares.get("shares_after", [])
     )
     return inputs + note_options(has_own_clusters=has_own_clusters) + lost
 
