@@ -1,9 +1,12 @@
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from falcon_gnn.adjacency import EdgeCleaning
 from falcon_gnn.reduction.report import CollapseReport, GraphSummary, LabelSummary
 from falcon_gnn.reporting.narrative import explain_dropped, list_sections, list_tiles, write_headline
-from falcon_gnn.reporting.sections import Section, Table, format_cell
+from falcon_gnn.reporting.sections import Picture, Section, Table, format_cell
 
 MakeReport = Callable[..., CollapseReport]
 LabelsOf = Callable[[int], LabelSummary]
@@ -101,6 +104,40 @@ def test_options_left_open_show_what_was_chosen(make_report: MakeReport) -> None
         "node_budget": "15,000",
         "seed": "2024",
     }
+
+
+def test_a_budget_of_all_nodes_does_not_read_as_one_node(make_report: MakeReport) -> None:
+    def shown(budget: float) -> object:
+        return dict(_tables(_section(make_report(config={"node_budget": budget}), "Options, input and cost"))[0].rows)
+
+    assert shown(1.0) == {"node_budget": "1.0"}
+    assert shown(1) == {"node_budget": "1"}
+
+
+def test_neighbors_that_are_rarely_of_one_class_are_so_less_often_than_by_chance(make_report: MakeReport) -> None:
+    def told(homophily: float) -> str:
+        return _section(make_report(adjusted_homophily=homophily), "Size and degrees").text
+
+    assert "of one class more often than by chance by 0.25" in told(0.25)
+    assert "of one class less often than by chance by 0.25" in told(-0.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"num_clusters": 100}, "2 feature-label clusters"),
+        ({"num_clusters": "given"}, "2 clusters"),
+        ({"num_clusters": 100, "selection": "herding"}, "2 clusters"),
+        ({"num_clusters": 100, "selection": "random", "cluster_on": "teacher"}, "2 clusters"),
+        ({"method": "heavy_edge"}, "2 connected components"),
+    ],
+)
+def test_only_what_features_and_labels_make_is_called_so(
+    make_report: MakeReport, options: dict[str, Any], name: str
+) -> None:
+    *_, clusters = _section(make_report(config=options), "What was kept").blocks
+    assert isinstance(clusters, Picture)
+    assert clusters.caption.startswith(f"{name}: ")
 
 
 def test_a_selection_that_was_used_is_not_advised_against_drops(make_report: MakeReport) -> None:

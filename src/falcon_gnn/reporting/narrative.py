@@ -1,5 +1,6 @@
 """What a page says about a collapse: a headline, four figures to see first, and the sections."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from falcon_gnn.reduction.report import CollapseReport, FeatureSummary, LabelSummary
@@ -113,9 +114,10 @@ def _size_section(report: CollapseReport) -> Section:
     scope = "the training nodes and the edges between them" if report.scope == "train" else "every node of the graph"
     alike = ""
     if report.adjusted_homophily is not None:
+        more = "less" if report.adjusted_homophily < 0 else "more"
         alike = (
-            f" Neighbors are of one class more often than by chance by {report.adjusted_homophily:.2f} (adjusted "
-            "homophily: 1 for always, 0 for as by chance)."
+            f" Neighbors are of one class {more} often than by chance by {abs(report.adjusted_homophily):.2f} "
+            "(adjusted homophily: 1 for always, 0 for as by chance, below 0 for less often)."
         )
     table = Table(("", "Before", "After", "After / before"), rows)
     return Section("Size and degrees", (table, Picture(figure, caption)), f"In scope: {scope}.{alike}")
@@ -164,7 +166,7 @@ def _selection_section(report: CollapseReport) -> Section:
     is_alike = report.config.get("groups") == "alike"
     clusters = plots.cluster_budgets_figure(report.cluster_sizes, report.cluster_kept)
     shares = [kept / size for kept, size in zip(report.cluster_kept, report.cluster_sizes, strict=True) if size]
-    num_clusters = _count(len(report.cluster_sizes), "cluster" if is_alike else "feature-label cluster")
+    num_clusters = _count(len(report.cluster_sizes), _cluster_name(report.config))
     spread = (
         f"{num_clusters}: {format_share(shares[0])} of the nodes kept."
         if len(shares) == 1
@@ -179,6 +181,15 @@ def _selection_section(report: CollapseReport) -> Section:
         Picture(clusters, spread),
     )
     return Section("What was kept", blocks, _SELECTION_RULES.get(str(report.config.get("selection")), ""))
+
+
+def _cluster_name(options: Mapping[str, Any]) -> str:
+    """Return what the budget was split over: classes and the caller's own clusters are no feature-label clusters."""
+    if "method" in options:  # Coarsening.
+        return "connected component"
+    has_others = options.get("num_clusters") == "given" or options.get("cluster_on") == "teacher"
+    is_plain = options.get("groups") != "alike" and options.get("selection") != "herding"
+    return "feature-label cluster" if is_plain and not has_others else "cluster"
 
 
 def _feature_section(features: FeatureSummary | None) -> Section:
@@ -224,7 +235,10 @@ def _option(name: str, value: Any, report: CollapseReport) -> str:
         return f"automatic: {found[name]}" if name in found else "exact" if name in exact else "automatic"
     if isinstance(value, int) and name != "seed":
         return format_count(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        # A node budget of 1.0 is all nodes, one of 1 is a node.
+        return f"{value:.1f}" if value == round(value) else f"{value:g}"
+    return str(value)
 
 
 def _share_tile(name: str, part: int, whole: int) -> Tile:
