@@ -71,7 +71,7 @@ def test_a_step_leaves_no_gradient_behind(graph):
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-@pytest.mark.parametrize("name", ["nonsense", "cuda:99"])
+@pytest.mark.parametrize("name", ["nonsense", "cuda:99", "meta"])
 def test_an_unusable_device_is_named(name):
     with pytest.raises(OptionError, match=f"device must be auto or a device.*{name}"):
         resolve_device(name)

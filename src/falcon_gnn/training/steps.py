@@ -128,7 +128,7 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of a name; ``auto`` is CUDA where there is one, else the CPU.
 
     Raises:
-        OptionError: If torch does not know the name or has no such device.
+        OptionError: If torch does not know the name, has no such device, or the device holds no values.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -138,6 +138,9 @@ def resolve_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         msg = f"device must be auto or a device that torch can use here, got {name!r}: {error}"
         raise OptionError(msg) from error
+    if device.type == "meta":
+        msg = f"device must be auto or a device that holds values, got {name!r}. Use 'cpu'."
+        raise OptionError(msg)
     return device
 
 
