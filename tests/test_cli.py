@@ -217,6 +217,11 @@ def test_without_a_preset_the_paper_decides(source: str, tmp_path: Path) -> None
         (["collapse", "{source}", "--node-budget", "many", "--out", "x"], "got 'many'"),
         (["train", "{source}", "--preset", "recommended", "--out", "x"], "preset says how to collapse"),
         (["train", "{source}", "--selection", "random", "--out", "x"], "selection says how to collapse"),
+        (["train", "{source}", "--prefer", "speed", "--out", "x"], "prefer says what to keep of a memory budget"),
+        (
+            ["collapse", "{source}", "--node-budget", "5", "--prefer", "speed", "--out", "x"],
+            "it needs memory, got prefer='speed' alone",
+        ),
         (
             [
                 "collapse",

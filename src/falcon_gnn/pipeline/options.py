@@ -46,12 +46,15 @@ class BudgetOptions:
         """Check that there are not two budgets.
 
         Raises:
-            BudgetError: If both are given, or ``memory`` is none.
+            BudgetError: If both are given, ``memory`` is none, or ``prefer`` is told without it.
             OptionError: If a value is not allowed.
         """
         check_choice("prefer", self.prefer, get_args(Prefer))
         if self.node_budget is not None and self.memory is not None:
             msg = f"one of node_budget and memory is needed, got both: {self.node_budget} and {self.memory!r}."
+            raise BudgetError(msg)
+        if self.memory is None and self.prefer != "nodes":
+            msg = f"prefer says what to keep of a memory budget: it needs memory, got prefer={self.prefer!r} alone."
             raise BudgetError(msg)
         if self.memory is not None:
             # How much a share is of the device's is asked where the device is known.
