@@ -88,6 +88,20 @@ def test_an_array_that_is_not_per_node_is_left_out_aloud():
         assert not graph_from_arrays(arrays).node_attributes
 
 
+def test_what_is_stored_in_two_forms_is_read_in_one_with_a_warning(tmp_path):
+    path = tmp_path / "twice.npz"
+    np.savez(
+        path, edges=[[0, 1]], edge_index=[[1, 2], [2, 1]], x=np.ones((3, 2)), x_indptr=[0, 1, 1, 1], x_indices=[0],
+        x_shape=[3, 1],
+    )  # fmt: skip
+    with (
+        pytest.warns(FalconWarning, match="edge_index was left out: edges holds"),
+        pytest.warns(FalconWarning, match="x was left out: x_indptr holds"),
+    ):
+        graph = read_npz(path)
+    assert (graph.num_edges, graph.num_features) == (1, 1)
+
+
 def test_missing_edges_and_missing_size_are_named():
     with pytest.raises(GraphError, match=r"edges .* is missing; found num_nodes"):
         graph_from_arrays({"num_nodes": np.array(3)})

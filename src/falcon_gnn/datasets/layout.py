@@ -38,6 +38,8 @@ ATTRIBUTES_NAME = "falcon_attributes"
 RESERVED_NAMES = frozenset(
     ("num_nodes", "edges", "edge_index", "edge_weight", "self_loops", ATTRIBUTES_NAME, *SPARSE_FEATURES, *ROW_NAMES)
 )
+_TWO_FORMS = (("edges", "edge_index"), ("x_indptr", "x"))
+"""What is read, and what is not where that is there."""
 _PLAIN_NAMES = tuple(name for name in ROW_NAMES if name not in ("x", *MASK_NAMES))
 """What is read as it stands."""
 SPLITS_NAMES = {f"{name}s": name for name in MASK_NAMES}
@@ -56,6 +58,10 @@ def graph_from_arrays(arrays: Arrays, split_index: int | None = None) -> Graph:
         GraphError: If the edges or the number of nodes are missing, or an array does not fit.
     """
     num_nodes = _num_nodes(arrays)
+    for read, other in _TWO_FORMS:
+        if read in arrays and other in arrays:
+            msg = f"{other} was left out: {read} holds the same in another form, and is read. Store one of them."
+            warnings.warn(msg, FalconWarning, stacklevel=2)
     attribute_names = arrays[ATTRIBUTES_NAME].ravel().tolist() if ATTRIBUTES_NAME in arrays else ()
     graph = Graph.from_edges(
         _edge_index(arrays),
