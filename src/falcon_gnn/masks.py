@@ -1,12 +1,13 @@
 """Splits under other names: masks spelled differently, lists of node ids, and OGB's dictionaries of them."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from falcon_gnn.errors import GraphError
+from falcon_gnn.errors import FalconWarning, GraphError
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "train_mask": ("train", "training"),
@@ -40,7 +41,8 @@ def find_masks(
     """Return the masks that other names than ``train_mask`` ... tell, and the names that told them.
 
     Read are masks such as ``valid_mask``; node ids such as ``train_idx``, ``idx_train`` or ``train_indices``; and a
-    dictionary of node ids, as OGB's ``get_idx_split()`` gives it, under ``split_idx`` and the like.
+    dictionary of node ids, as OGB's ``get_idx_split()`` gives it, under ``split_idx`` and the like. Beside a
+    ``train_mask`` ... only masks are, of the parts that are missing.
 
     Args:
         values: Arrays, sequences or dictionaries by name; only what has such a name is looked at.
@@ -51,16 +53,18 @@ def find_masks(
         GraphError: If an id lies outside ``[0, num_nodes)``, or what bears such a name is neither a mask nor ids.
     """
     known = set(values if names is None else names)
+    own = [mask for mask in PARTS if values.get(mask) is not None]
+    patterns = ("{}_mask",) if own else ("{}_mask", *_ID_NAMES)
     masks: dict[str, NDArray[np.bool_]] = {}
     used: list[str] = []
     for mask, parts in PARTS.items():
-        spellings = [pattern.format(part) for part in parts for pattern in ("{}_mask", *_ID_NAMES)]
+        spellings = [pattern.format(part) for part in parts for pattern in patterns if mask not in own]
         for name in (spelling for spelling in spellings if spelling in known and spelling != mask):
             found = _mask(name, values[name], num_nodes)
-            if found is not None and mask not in masks:
+            if found is not None and mask not in masks and not _meets(name, found, own, values):
                 masks[mask] = found
                 used.append(name)
-    for name in _DICTIONARIES if not masks else ():
+    for name in _DICTIONARIES if not masks and not own else ():
         given = values[name] if name in known else None
         if isinstance(given, Mapping) and all(part_of(str(part)) for part in given):
             for part, ids in given.items():
@@ -85,6 +89,16 @@ def mask_of_ids(name: str, ids: ArrayLike, num_nodes: int) -> NDArray[np.bool_]:
         raise GraphError(msg)
     mask[given.astype(np.int64)] = True
     return mask
+
+
+def _meets(name: str, found: NDArray[np.bool_], own: Iterable[str], values: Mapping[str, Any]) -> bool:
+    """Tell a mask that shares nodes with one of the graph's, which says something else than the split, aloud."""
+    for mask in own:
+        if bool((found & (np.asarray(values[mask]).reshape(-1) != 0)).any()):
+            msg = f"{name} was kept as a node attribute and is no part of the split: it shares nodes with {mask}."
+            warnings.warn(msg, FalconWarning, stacklevel=3)
+            return True
+    return False
 
 
 def _mask(name: str, value: Any, num_nodes: int) -> NDArray[np.bool_] | None:

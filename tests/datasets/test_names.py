@@ -153,6 +153,22 @@ def test_columns_of_true_and_false_are_masks_under_other_names(tmp_path):
     assert not graph.node_attributes
 
 
+def test_a_mask_under_another_name_is_read_beside_those_of_a_graph(tmp_path):
+    folder = _tables(tmp_path, "y,train_mask,valid_mask,test_id\n0,true,0,7\n1,false,1,7\n0,false,0,7\n1,true,0,7\n")
+    graph = load_graph(folder)
+    assert graph.train_mask.tolist() == [True, False, False, True]
+    assert graph.val_mask.tolist() == [False, True, False, False]
+    assert list(graph.node_attributes) == ["test_id"]
+
+
+def test_a_mask_that_shares_nodes_with_the_split_is_no_part_of_it(tmp_path):
+    folder = _tables(tmp_path, "y,train_mask,valid_mask\n0,true,1\n1,false,1\n0,false,1\n1,true,1\n")
+    with pytest.warns(FalconWarning, match="valid_mask was kept as a node attribute .* shares nodes with train_mask"):
+        graph = load_graph(folder)
+    assert graph.val_mask is None
+    assert graph.node_attributes["valid_mask"].all()
+
+
 def test_columns_called_as_arrays_of_a_graph_keep_their_values_under_another_name(tmp_path):
     names = ["edges", "num_nodes", "edge_weight", "self_loops", "edge_index", "x_indptr", "falcon_attributes"]
     nodes = f"y,{','.join(names)},edges_column\n" + "".join(f"{i},{','.join('1234567')},9\n" for i in range(4))

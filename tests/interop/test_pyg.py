@@ -265,6 +265,16 @@ def test_a_split_of_node_ids_is_read(split):
     assert not graph.node_attributes
 
 
+def test_a_mask_under_another_name_is_read_beside_the_others():
+    train, valid = torch.arange(20) < 10, torch.arange(20) >= 15
+    graph = from_pyg(_ring(20, train_mask=train, valid_mask=valid, test_idx=_TEST))
+    assert np.flatnonzero(graph.val_mask).tolist() == _TEST.tolist()
+    assert graph.test_mask is None
+    many = from_pyg(_ring(20, train_mask=torch.stack([train, valid], dim=1), valid_mask=valid))
+    assert many.val_mask is None
+    assert "valid_mask" in many.node_attributes
+
+
 def test_ids_outside_the_graph_are_refused():
     with pytest.raises(GraphError, match=r"train_idx must hold node ids in \[0, 5\), got 0 to 5"):
         from_pyg(_ring(5, train_idx=torch.tensor([0, 5])))

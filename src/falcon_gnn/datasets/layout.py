@@ -104,7 +104,7 @@ def node_arrays(
         warnings.warn(msg, FalconWarning, stacklevel=2)
     packed, parts = _unpack(rest, num_nodes)
     attributes |= packed
-    masks, mask_names = ({}, []) if has_masks(rest) else find_masks(rest, num_nodes)
+    masks, mask_names = ({}, []) if has_splits(rest) else find_masks(rest, num_nodes)
     for name in sorted(set(rest) - RESERVED_NAMES - {x_name, y_name, *parts, *mask_names}):
         value = rest[name]
         if name in SPLITS_NAMES:
@@ -311,6 +311,11 @@ def _are_coordinates(x: Any, y: Any) -> bool:
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.ndim != 1 or y.ndim != 1:
         return False
     return x.dtype.kind in "fiu" and y.dtype.kind == "f" and infer_task(y) == "regression"
+
+
+def has_splits(arrays: Arrays) -> bool:
+    """Whether named arrays hold several splits."""
+    return any(name in arrays for name in SPLITS_NAMES)
 
 
 def has_masks(arrays: Arrays) -> bool:

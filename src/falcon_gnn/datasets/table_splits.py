@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from falcon_gnn.datasets.layout import has_masks
+from falcon_gnn.datasets.layout import has_masks, has_splits
 from falcon_gnn.errors import FalconWarning
 from falcon_gnn.masks import find_masks, is_id_list_name, part_of
 
@@ -34,19 +34,20 @@ def add_split(arrays: dict[str, Any]) -> None:
 
 
 def add_masks(arrays: dict[str, Any], num_rows: int) -> None:
-    """Turn masks of other names, such as ``valid_mask``, into those of a graph, where there are none.
+    """Turn masks of other names, such as ``valid_mask``, into those of a graph, where these are missing.
 
     A column of whole numbers is never taken for a list of node ids: it has a value for each node.
     """
-    if has_masks(arrays):
+    if has_splits(arrays):
         return
+    had_masks = has_masks(arrays)
     flags = [name for name, values in arrays.items() if values.dtype.kind == "b"]
     masks, used = find_masks(arrays, num_rows, flags)
     for name in used:
         del arrays[name]
     arrays |= masks
     ids = sorted(name for name, values in arrays.items() if is_id_list_name(name) and values.dtype.kind in "iu")
-    if ids and not masks:
+    if ids and not masks and not had_masks:
         msg = (
             f"{', '.join(ids)} kept as node attributes, not as lists of node ids: a node table has a split as "
             "train_mask, val_mask and test_mask (true or false), or as a column split of the words train, val and test."

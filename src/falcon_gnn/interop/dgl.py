@@ -40,9 +40,8 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
     named = {role: columns.pop(name) for role, name in (("x", x), ("y", y)) if name in columns}
     masks = {name: columns.pop(name).astype(np.bool_) for name in MASK_NAMES if name in columns}
     named |= {name: columns.pop(name) for name in SOFT_NAMES if name in columns}
-    if not masks:
-        masks, names = find_masks(columns, graph.num_nodes())
-        columns = {name: value for name, value in columns.items() if name not in names}
+    others, names = find_masks(columns | masks, graph.num_nodes())
+    columns = {name: value for name, value in columns.items() if name not in names}
     return Graph.from_edges(
         np.stack([to_array(source), to_array(target)]),
         graph.num_nodes(),
@@ -51,6 +50,7 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
         node_attributes=columns,
         **named,
         **masks,
+        **others,
     )
 
 

@@ -58,7 +58,7 @@ def sort_keys(
     edges = data.get("edge_index")
     num_edges = -1 if edges is None or is_sparse(edges) or len(np.shape(edges)) != 2 else int(np.shape(edges)[1])
     found = AttributeKeys([], [], [], [])
-    if all(data.get(name) is None for name in MASK_NAMES):
+    if not any(_holds_splits(data.get(name)) for name in MASK_NAMES):
         found.ids.extend(find_masks(data, num_nodes, set(data.keys()) - told_nodes - told_edges)[1])
     for key in data.keys():  # noqa: SIM118 (iterating a Data gives pairs)
         value = data[key]
@@ -174,7 +174,12 @@ def pick_masks(
     if split_index and not whole:
         msg = f"split_index must be None or 0 where masks have shape (N,), got {split_index}."
         raise OptionError(msg)
-    return picked, whole
+    return picked if whole else picked | find_masks(data, num_nodes, id_keys)[0], whole
+
+
+def _holds_splits(mask: Any) -> bool:
+    """Whether a mask has a column for each of several splits."""
+    return mask is not None and len(np.shape(mask)) == 2 and int(np.shape(mask)[1]) > 1
 
 
 def split_column(name: str, mask: NDArray[Any], split_index: int | None) -> NDArray[Any]:
