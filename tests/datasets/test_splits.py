@@ -75,6 +75,8 @@ def test_unknown_splits_and_impossible_shares_are_refused():
         SplitOptions("official")
     with pytest.raises(OptionError, match="split_shares must be three shares"):
         SplitOptions("random", (0.9, 0.2, 0.2))
+    with pytest.raises(OptionError, match=r"split_shares are drawn by split='random', got .* with split='full'"):
+        SplitOptions("full", (0.5, 0.25, 0.25))
 
 
 def test_a_graph_without_labels_known_cannot_be_split():

@@ -15,6 +15,7 @@ from falcon_gnn.labels import class_ids, infer_task, labelled_nodes
 from falcon_gnn.masks import mask_of_ids
 
 Split = Literal["public", "full", "random"]
+_USUAL_SHARES = (0.6, 0.2, 0.2)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class SplitOptions:
     """
 
     split: Split | None = None
-    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    shares: tuple[float, float, float] = _USUAL_SHARES
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -39,6 +40,9 @@ class SplitOptions:
             raise OptionError(msg)
         if not _are_shares(self.shares) or sum(self.shares) > 1 + 1e-9:
             msg = f"split_shares must be three shares in [0, 1] that add up to 1 at most, got {self.shares!r}."
+            raise OptionError(msg)
+        if self.split != "random" and tuple(self.shares) != _USUAL_SHARES:
+            msg = f"split_shares are drawn by split='random', got {self.shares!r} with split={self.split!r}. Set it."
             raise OptionError(msg)
         check_whole("seed", self.seed, 0)
 
