@@ -34,7 +34,8 @@ def read_npz(path: str | Path, *, split_index: int | None = None, options: LoadO
         options: What labels and features are called, if otherwise than usual.
 
     Raises:
-        GraphError: If the file is missing, damaged, holds pickled objects or lacks an array.
+        GraphError: If the file lacks an array, or one does not fit.
+        OptionError: If it is missing or damaged, or holds pickled objects.
     """
     source = Path(path)
     with reading(source, "an .npz graph", NPZ_FIX):

@@ -51,7 +51,8 @@ def read_folder(path: str | Path, *, split_index: int | None = None, options: Lo
         options: What labels and features are called, if otherwise than usual.
 
     Raises:
-        GraphError: If a file is missing, damaged or of a wrong shape.
+        GraphError: If an array is missing or of a wrong shape.
+        OptionError: If a file is damaged.
     """
     folder = Path(path)
     with reading(folder, "a folder of .npy files", _FIX):

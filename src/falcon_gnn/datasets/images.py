@@ -62,7 +62,8 @@ def read_images(
         name: The data set that the images must be of, or None.
 
     Raises:
-        GraphError: If the file is damaged or lacks an array, or holds another data set.
+        GraphError: If the file lacks an array or holds another data set.
+        OptionError: If it is missing or damaged.
     """
     with reading(path, "a MedMNIST archive", _FIX):
         arrays = read_arrays(path)

@@ -84,8 +84,9 @@ def load_graph(
 
     Raises:
         DownloadError: If a file cannot be fetched, or is not the one that it should be.
-        OptionError: If the source is unknown, missing, damaged or unfit, or an option is of another kind or does not
-            concern it.
+        GraphError: If what a file holds makes no graph.
+        OptionError: If the source is unknown, missing or damaged, or an option is of another kind or does not concern
+            it.
 
     Example:
         >>> graph = load_graph("digits")

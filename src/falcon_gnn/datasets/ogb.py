@@ -34,7 +34,8 @@ def read_ogb(folder: Path, name: str) -> Graph:
         name: ``"ogbn-arxiv"`` or ``"ogbn-products"``.
 
     Raises:
-        GraphError: If a file is damaged or does not fit the others.
+        GraphError: If a file does not fit the others.
+        OptionError: If one is missing or damaged.
     """
     num_nodes = int(_read_matrix(folder / "raw" / "num-node-list.csv.gz", np.int64)[0, 0])
     names = [f"split/{SCHEMES[name]}/{part}.csv.gz" for part in ("train", "valid", "test")]

@@ -67,7 +67,7 @@ def read_planetoid(folder: Path, name: str) -> Graph:
         name: ``"cora"``, ``"citeseer"`` or ``"pubmed"``.
 
     Raises:
-        GraphError: If a file is damaged, or its pickle wants more than arrays.
+        OptionError: If a file is damaged, or its pickle wants more than arrays.
     """
     parts = {part: _read_part(folder / f"ind.{name}.{part}") for part in PARTS}
     with reading(folder, f"the raw files of {name}", _FIX):

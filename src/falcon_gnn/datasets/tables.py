@@ -71,7 +71,8 @@ def read_tables(files: TableFiles, *, split_index: int | None = None, options: L
         options: Which columns hold labels, features and ids, where they are called otherwise than usual.
 
     Raises:
-        GraphError: If a file is unreadable, a column is missing, an id is unknown, or N is not told.
+        GraphError: If a column is missing or an id is unknown.
+        OptionError: If a file is missing or damaged, or N is not told.
     """
     columns: dict[str, Any] = {}
     if files.nodes is not None:
