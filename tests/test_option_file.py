@@ -133,7 +133,7 @@ def test_a_flag_takes_back_what_the_file_says(write_file: Any, words: list[str])
         ("[train]\nhidden_channels = 'none'\n", 'hidden_channels = "none" is refused'),
         ("[train]\nhidden_channels = true\n", "hidden_channels must be one value, got True"),
         ("[train]\nhidden_channels = [64]\n", r"hidden_channels must be one value, got \[64\]"),
-        ("[train]\nbatch_norm = 'yes'\n", "batch_norm must be one value, got 'yes'"),
+        ("[train]\nbatch_norm = 'yes'\n", "batch_norm must be true or false, got 'yes'"),
         ("[train]\nprecision = 'float8'\n", 'precision = "float8" is refused'),
     ],
 )

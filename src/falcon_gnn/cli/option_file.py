@@ -178,7 +178,9 @@ def _read_tables(path: Path, known: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _texts(context: typer.Context, table: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the values of a table by option, as they would be typed after the flag, each one tried."""
-    options = {option.name: option for option in context.command.params if option.param_type_name == "option"}
+    options: dict[str, Any] = {
+        str(option.name): option for option in context.command.params if option.param_type_name == "option"
+    }
     known = sorted(set(options) - {"config_file", "help"})
     texts: dict[str, Any] = {}
     for name, value in table.items():
@@ -187,7 +189,9 @@ def _texts(context: typer.Context, table: Mapping[str, Any], place: str) -> dict
             continue
         text = _as_typed(value, options[name])
         if text is None:
-            msg = f"{place}: {name} must be one value{' or a list' if options[name].multiple else ''}, got {value!r}."
+            several = " or a list" if options[name].multiple else ""
+            allowed = "true or false" if options[name].is_flag else f"one value{several}"
+            msg = f"{place}: {name} must be {allowed}, got {value!r}."
             raise OptionError(msg)
         _check_not_empty(options[name], text, f"{place}: {name}")
         try:
