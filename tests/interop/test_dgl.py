@@ -75,6 +75,11 @@ def test_a_graph_of_several_types_is_refused():
         from_dgl(SimpleNamespace(is_homogeneous=False))
 
 
+def test_what_is_no_graph_of_dgl_is_refused_by_name():
+    with pytest.raises(GraphError, match=r"graph must be a dgl\.DGLGraph, got Graph"):
+        from_dgl(Graph.from_edges([[0], [1]], 2))
+
+
 def test_without_dgl_the_error_says_where_it_comes_from(monkeypatch):
     monkeypatch.setitem(sys.modules, "dgl", None)
     with pytest.raises(MissingDependencyError, match=r"dgl\.ai"):

@@ -25,8 +25,11 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
         y: Name of the labels in ``ndata``.
 
     Raises:
-        GraphError: If the graph has several node or edge types.
+        GraphError: If ``graph`` is no graph of DGL, or has several node or edge types.
     """
+    if not hasattr(graph, "is_homogeneous"):
+        msg = f"graph must be a dgl.DGLGraph, got {type(graph).__name__}."
+        raise GraphError(msg)
     if not graph.is_homogeneous:
         msg = "graph must have one node type and one edge type. Use dgl.to_homogeneous(graph) first."
         raise GraphError(msg)
