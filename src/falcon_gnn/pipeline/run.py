@@ -66,6 +66,8 @@ def run(
         GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
         OptionError: If the graph and the options do not fit.
         BudgetError: If the budget does not fit the graph.
+        ConvergenceError: If the loss becomes NaN or infinite, or a centrality does not converge.
+        OutOfMemoryError: If memory runs out in the training.
         MissingDependencyError: If there is a ``log_dir`` and tensorboard is not installed.
 
     Example:

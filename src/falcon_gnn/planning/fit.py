@@ -123,7 +123,9 @@ def fit_budget(
 
     Raises:
         GraphError: If ``graph`` is no ``Graph``, or lacks what training needs.
-        BudgetError: If not even one node fits; names the floor and the smallest change that would fit.
+        OptionError: If another argument is of another kind.
+        BudgetError: If ``memory`` is no budget, or not even one node fits; names the floor and the smallest change that
+            would fit.
     """
     require_graph(graph, Graph)
     check_kind("config", config, TrainConfig)

@@ -67,7 +67,8 @@ class CollapseConfig:
             is a baseline.
 
     Raises:
-        OptionError: If an option is unknown or out of range.
+        BudgetError: If the budget is out of range.
+        OptionError: If another option is unknown or out of range.
     """
 
     node_budget: int | float

@@ -74,7 +74,7 @@ def collapse(
         The reduced graph, the map both ways, and the report.
 
     Raises:
-        GraphError: If ``graph`` is no ``Graph``.
+        GraphError: If ``graph`` is no ``Graph``, or its labels do not fit the task.
         OptionError: If an option or array is unusable; the message names it.
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.

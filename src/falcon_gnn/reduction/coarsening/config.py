@@ -23,7 +23,8 @@ class CoarsenConfig:
         num_classes: As in :class:`CollapseConfig`.
 
     Raises:
-        OptionError: If an option is unknown or out of range.
+        BudgetError: If the budget is out of range.
+        OptionError: If another option is unknown or out of range.
     """
 
     node_budget: int | float

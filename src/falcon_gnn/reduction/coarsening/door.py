@@ -71,7 +71,7 @@ def coarsen(
         The reduced graph, the map both ways, the report and the spectral error.
 
     Raises:
-        GraphError: If ``graph`` is no ``Graph``.
+        GraphError: If ``graph`` is no ``Graph``, or its labels do not fit the task.
         OptionError: If an option is unusable; the message names it.
         BudgetError: If the budget is out of range, or below the number of connected components.
 
