@@ -49,6 +49,14 @@ def test_given_clusters_leave_options_without_effect():
     assert note.startswith("clusters= was given: num_clusters, gamma")
 
 
+def test_groups_of_alike_nodes_stay_inside_given_clusters_and_hear_the_labels_too():
+    graph = Graph.from_edges(_EDGES, 6, x=np.eye(6), y=np.array([0, 0, 0, 1, 1, 1]), train_mask=np.ones(6, bool))
+    notes = collapse(graph, node_budget=4, groups="alike", clusters=np.zeros(6, int)).report.notes
+    assert notes[0] == (
+        "clusters= was given: groups stay inside them, and num_clusters had no say. Leave it out to merge across."
+    )
+
+
 def test_alike_groups_of_a_graph_whose_neighbors_are_not_are_told_so():
     def notes(y, **options):
         graph = Graph.from_edges(_EDGES, 6, x=np.eye(6), y=np.array(y), train_mask=np.ones(6, bool))

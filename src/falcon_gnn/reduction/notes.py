@@ -36,10 +36,14 @@ def note_input(*, has_x: bool, has_y: bool, is_split: bool, attributes: Collecti
     return notes
 
 
-def note_options(*, has_own_clusters: bool) -> list[str]:
+def note_options(*, has_own_clusters: bool, groups: str | None) -> list[str]:
     """Return notes about options that had no effect, as where the caller gave the clusters."""
     if not has_own_clusters:
         return []
+    if groups == "alike":
+        return [
+            "clusters= was given: groups stay inside them, and num_clusters had no say. Leave it out to merge across."
+        ]
     return [
         "clusters= was given: num_clusters, gamma, the features and the labels had no say in the clusters. Leave it "
         "out to have them made."

@@ -69,7 +69,7 @@ def make_notes(
     lost = note_losses(
         num_dropped, given.num_nodes, options, shares.get("shares_before", []), shares.get("shares_after", [])
     )
-    return inputs + note_options(has_own_clusters=has_own_clusters) + lost
+    return inputs + note_options(has_own_clusters=has_own_clusters, groups=config.groups) + lost
 
 
 def _label_summary(given: SparkInput, nodes: "DataFrame") -> dict[str, Any] | None:
