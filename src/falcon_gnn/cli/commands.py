@@ -257,7 +257,10 @@ def plan(
     prefer: Annotated[Prefer, typer.Option(help=described(BudgetOptions)["prefer"])] = "nodes",
     **options: Any,
 ) -> None:
-    """Say what fits a memory budget: per model the nodes, the batches and the predicted peak."""
+    """Say what fits a memory budget: per model the nodes, the batches and the predicted peak.
+
+    Cluster-GCN and GAS have at least 10 batches, whatever --num-batches says.
+    """
     from falcon_gnn.pipeline.outputs import write_peak_curves
     from falcon_gnn.planning.fit import plan_models, standard_configs
     from falcon_gnn.reporting.style import check_can_save

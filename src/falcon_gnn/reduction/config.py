@@ -53,7 +53,7 @@ class CollapseConfig:
             last gives the induced subgraph of the survivors.
         edge_weights: Weights of the reduced graph's edges: ``none`` (the paper and the default for neighbors),
             ``count``, or ``sum`` (the default for alike nodes). Without weights the last two are the same.
-        seed: Draws ties, clusters and samples.
+        seed: Draws ties, clusters and samples; on the command also a random split.
         task: What the labels are: ``classes``, ``multilabel`` or ``regression``; told from the labels by default.
         num_classes: Number of classes (L); by default the largest visible class + 1.
         num_samples: Sources of betweenness; none for exact.

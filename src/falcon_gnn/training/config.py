@@ -39,7 +39,8 @@ class ModelConfig:
         num_layers: Linear layers from input to output, >= 1 (2 for ``sign-original``).
         dropout: Share of hidden values dropped in training, in [0, 1).
         batch_norm: Whether each hidden layer is batch-normalised.
-        num_hops: Hops k of the SIGN models' features [X, ÃX, …, Ã^kX], >= 0.
+        num_hops: Hops k of the SIGN models' features [X, ÃX, …, Ã^kX], >= 0; on the command also those that alike nodes
+            are compared by.
         bits: Bits per activation kept for the backward pass: 1, 2, 4 or 8; by default 2 for ``qsign`` and full
             precision (None) for the others.
         concat_self: Whether GCN layers see [ÃH, H] in place of ÃH.
@@ -127,7 +128,8 @@ class TrainConfig:
             pieces need less memory and more time. A memory budget makes them as small as it must.
         patience: Evaluations without a better validation score before training stops, >= 1; with none it never does.
         eval_every: Epochs between two evaluations, >= 1.
-        seed: Draws weights, dropout, batches, METIS parts and stochastic rounding.
+        seed: Draws weights, dropout, batches, METIS parts and stochastic rounding; on the command also a random split
+            and the collapse.
         precision: ``float32``; ``bf16`` for autocast in the training steps, worth it on CUDA, and on CPUs with AMX; or
             ``tf32``, on CUDA, for products with inputs of 10 bits after the point.
         deterministic: Whether torch must use deterministic algorithms only. The same number of threads then gives the
