@@ -32,7 +32,7 @@ def compressed_activations(bits: int = 2, *, min_values: int = 4096, keep: Itera
     Parameters, integers and small tensors stay as they are, and a backward pass that finds one of them changed in place
     ends in a RuntimeError, as it does without the context. Gradients are unbiased where a saved tensor enters them
     linearly. That is not so for a loss or a softmax, so wrap the model's forward pass, not the loss. Nor is it for
-    inputs of ``torch.utils.checkpoint``: what it computes again starts from their decoded values; name them in ``keep``.
+    inputs of ``torch.utils.checkpoint``, which computes again from their decoded values, but for those in ``keep``.
 
     Args:
         bits: Bits per kept value, 1, 2, 4 or 8.
