@@ -63,6 +63,11 @@ def test_a_round_trip_changes_nothing(dgl):
         assert np.array_equal(getattr(again, name), getattr(graph, name)), name
 
 
+def test_edge_weights_are_as_precise_as_the_features(dgl):
+    graph = Graph.from_edges([[0], [1]], 2, edge_weight=[2.0], x=np.eye(2, dtype=np.float32))
+    assert to_dgl(graph).edata["weight"].dtype == torch.float32
+
+
 def test_other_edge_data_are_left_out_aloud(dgl):
     graph = _graph(dgl)
     graph.edata["kind"] = torch.arange(4)

@@ -262,6 +262,13 @@ def test_groups_of_alike_nodes_carry_their_weights():
     assert "groups='alike'" in repr(FalconCollapse(node_budget=8, groups="alike"))
 
 
+@pytest.mark.parametrize("given", [None, torch.float64])
+def test_edge_weights_keep_their_dtype_or_have_that_of_the_features(given):
+    data = _data() if given is None else _data(edge_weight=torch.ones(60, dtype=given))
+    out = FalconCollapse(node_budget=8, groups="alike", scope="full", num_clusters=3)(data)
+    assert out.edge_weight.dtype == (given or data.x.dtype)
+
+
 def test_an_alike_collapse_after_another_stands_for_all_nodes():
     twice = Compose([FalconCollapse(node_budget=b, groups="alike", scope="full", num_clusters=3) for b in (15, 6)])(
         _data()

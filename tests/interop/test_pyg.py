@@ -183,6 +183,22 @@ def test_a_graph_becomes_data_that_layers_and_losses_take():
     assert data.num_nodes == 4
 
 
+def test_layers_take_the_weights_of_the_edges():
+    from torch_geometric.nn import GCNConv
+
+    graph = Graph.from_edges([[0, 1], [1, 2]], 3, edge_weight=[0.5, 2.0], x=np.eye(3, dtype=np.float32))
+    data = to_pyg(graph)
+    first, second = GCNConv(3, 4), GCNConv(4, 2)
+    assert second(first(data.x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight).shape == (3, 2)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(np.float64, torch.float64), (np.float16, torch.float32)])
+def test_edge_weights_are_as_precise_as_the_features_but_never_halves(kind, expected):
+    graph = Graph.from_edges([[0], [1]], 2, edge_weight=[70_000.0], x=np.eye(2, dtype=kind))
+    weight = to_pyg(graph).edge_weight
+    assert (weight.dtype, weight.tolist()) == (expected, [70_000, 70_000])
+
+
 def test_multilabel_targets_are_floats():
     graph = Graph.from_edges([[0], [1]], 2, y=np.array([[0, 1], [1, 1]], np.uint8))
     assert to_pyg(graph).y.dtype == torch.float32

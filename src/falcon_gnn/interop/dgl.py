@@ -8,7 +8,7 @@ import numpy as np
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.graph_checks import require_graph
-from falcon_gnn.interop.tensors import features_to_tensor, labels_to_tensor, to_array, to_tensor
+from falcon_gnn.interop.tensors import edge_weights_to_tensor, features_to_tensor, labels_to_tensor, to_array, to_tensor
 from falcon_gnn.masks import find_masks
 
 _WEIGHTS = ("weight", "w", "edge_weight")
@@ -89,5 +89,5 @@ def to_dgl(graph: Graph) -> Any:
         elif value.dtype.kind not in "OUST":
             result.ndata[name] = to_tensor(value)
     if graph.edge_weight is not None:
-        result.edata["weight"] = to_tensor(graph.edge_weight)
+        result.edata["weight"] = edge_weights_to_tensor(graph.edge_weight, result.ndata.get("feat"))
     return result

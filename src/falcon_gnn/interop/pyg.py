@@ -23,6 +23,7 @@ from falcon_gnn.interop.pyg_attributes import (
     warn_about,
 )
 from falcon_gnn.interop.tensors import (
+    edge_weights_to_tensor,
     features_to_tensor,
     labels_to_tensor,
     to_array,
@@ -114,7 +115,8 @@ def _read(
 def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
     """Return a PyG ``Data`` with copies of everything a graph holds, ready for PyG's layers and losses.
 
-    Features become floats, classes int64, multi-label targets float32. Every edge stands in both directions.
+    Features become floats, classes int64, multi-label targets float32; weights of edges are as precise as the features.
+    Every edge stands in both directions.
 
     Args:
         graph: The graph; strings among the node attributes become lists.
@@ -136,7 +138,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
             require_memory(graph.x.dtype.itemsize * graph.x.shape[0] * graph.x.shape[1], _DENSE_PURPOSE)
         data.x = features_to_tensor(graph.x, dense_features)
     if graph.edge_weight is not None:
-        data.edge_weight = to_tensor(graph.edge_weight)
+        data.edge_weight = edge_weights_to_tensor(graph.edge_weight, data.get("x"))
     if graph.y is not None:
         data.y = labels_to_tensor(graph.y)
     for name in (*MASK_NAMES, *SOFT_NAMES):
@@ -268,7 +270,7 @@ def _collapsed_data(data: Data, keys: AttributeKeys, result: CollapseResult, spl
             del out[key]
     out.edge_index = torch.from_numpy(result.graph.edge_index).to(device)
     if result.graph.edge_weight is not None:
-        out.edge_weight = to_tensor(result.graph.edge_weight).to(device)
+        out.edge_weight = _edge_weights(data, out, result.graph.edge_weight).to(device)
     out.num_nodes = result.graph.num_nodes
     assignment = result.assignment
     if data.get("falcon_assignment") is not None:
@@ -292,6 +294,15 @@ def _set_labels(out: Data, reduced: Graph) -> None:
         target = to_tensor(reduced.y)
         keeps_dtype = out.y.is_floating_point() or not target.is_floating_point()
         out.y = target.to(out.y.dtype if keeps_dtype else target.dtype).to(out.y.device).reshape(out.y.shape)
+
+
+def _edge_weights(data: Data, out: Data, weight: NDArray[Any]) -> Any:
+    """Return weights in the dtype that those of the data had, else as precise as the features."""
+    given, x = data.get("edge_weight"), out.get("x")
+    if given is not None and given.is_floating_point():
+        return to_tensor(weight).to(given.dtype)
+    has_floats = isinstance(x, torch.Tensor) and x.is_floating_point()
+    return edge_weights_to_tensor(weight, x if has_floats else None)
 
 
 def _set_mask(out: Data, name: str, mask: NDArray[np.bool_] | None, split: int, device: Any) -> None:

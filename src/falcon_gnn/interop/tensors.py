@@ -47,6 +47,19 @@ def features_to_tensor(x: Any, dense: bool) -> Any:
     return torch.sparse_csr_tensor(row_starts, columns, values, size=x.shape)
 
 
+def edge_weights_to_tensor(weight: NDArray[Any], x: Any) -> Any:
+    """Return edge weights as a tensor in the precision of the features, since layers multiply the two.
+
+    Args:
+        weight: The weights, shape ``(2E,)``.
+        x: The features as a tensor of floats; float64 ones leave the weights as they are, and so does None.
+    """
+    torch = require("torch", "train")
+    tensor = to_tensor(weight)
+    # Half precision ends at 65,504, which a count of edges may exceed.
+    return tensor if x is None else tensor.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def labels_to_tensor(y: NDArray[Any]) -> Any:
     """Return labels as losses take them: classes int64, multi-label float32, other floats as they are."""
     if y.dtype.kind == "f":
