@@ -1,7 +1,7 @@
 """What the arrays of a graph must be: each is looked at once, when the graph is made."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,6 +107,26 @@ def require_graph(value: object, kind: type) -> None:
         fix = "Make one with falcon_gnn.load_graph or falcon_gnn.Graph.from_edges."
     msg = f"graph must be a falcon_gnn.Graph, got {type(value).__name__}{f' of {library}' if library else ''}. {fix}"
     raise GraphError(msg)
+
+
+def check_attribute_names(names: Iterable[str], taken: Iterable[str], holder: str) -> None:
+    """Stop where a node attribute would take the place of something else.
+
+    Args:
+        names: The names of the node attributes.
+        taken: What else bears a name there.
+        holder: What they are written to, for the message.
+
+    Raises:
+        GraphError: If a name is among both.
+    """
+    clash = sorted(set(names) & set(taken))
+    if clash:
+        msg = (
+            f"node_attributes must not be named {', '.join(clash)}: {holder} uses the name for something else. Rename "
+            "with graph.replace(node_attributes=...)."
+        )
+        raise GraphError(msg)
 
 
 def checked_num_nodes(num_nodes: int) -> int:

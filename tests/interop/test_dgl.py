@@ -68,6 +68,13 @@ def test_edge_weights_are_as_precise_as_the_features(dgl):
     assert to_dgl(graph).edata["weight"].dtype == torch.float32
 
 
+@pytest.mark.parametrize("name", ["feat", "label"])
+def test_a_node_attribute_does_not_take_the_place_of_features_or_labels(dgl, name):
+    graph = Graph.from_edges([[0], [1]], 2, x=np.eye(2), y=[0, 1], node_attributes={name: np.array([7, 8])})
+    with pytest.raises(GraphError, match=f"must not be named {name}: a DGL graph uses the name for something else"):
+        to_dgl(graph)
+
+
 def test_other_edge_data_are_left_out_aloud(dgl):
     graph = _graph(dgl)
     graph.edata["kind"] = torch.arange(4)

@@ -235,3 +235,12 @@ def test_weights_that_are_no_numbers_are_refused_with_the_fix():
 def test_several_names_for_one_attribute_are_refused(option):
     with pytest.raises(OptionError, match=f"{option} must be the name of one attribute or None, got .*a.*b"):
         from_networkx(nx.path_graph(3), **{option: ["a", "b"]})
+
+
+def test_coordinates_beside_told_features_do_not_replace_them():
+    places = nx.path_graph(2)
+    nx.set_node_attributes(places, {0: 0.5, 1: 1.5}, "x")
+    nx.set_node_attributes(places, {0: [1.0, 2.0], 1: [3.0, 4.0]}, "feat")
+    graph = from_networkx(places, x="feat")
+    with pytest.raises(GraphError, match="must not be named x: a NetworkX graph uses the name for something else"):
+        to_networkx(graph)

@@ -199,6 +199,15 @@ def test_edge_weights_are_as_precise_as_the_features_but_never_halves(kind, expe
     assert (weight.dtype, weight.tolist()) == (expected, [70_000, 70_000])
 
 
+@pytest.mark.parametrize("name", ["x", "train_mask", "edge_index", "edge_weight", "num_nodes"])
+def test_a_node_attribute_does_not_take_the_place_of_another(name):
+    graph = Graph.from_edges(
+        [[0], [1]], 2, x=np.eye(2), train_mask=[True, False], node_attributes={name: np.array([7.0, 8.0])}
+    )
+    with pytest.raises(GraphError, match=f"must not be named {name}: a PyG Data uses the name for something else"):
+        to_pyg(graph)
+
+
 def test_multilabel_targets_are_floats():
     graph = Graph.from_edges([[0], [1]], 2, y=np.array([[0, 1], [1, 1]], np.uint8))
     assert to_pyg(graph).y.dtype == torch.float32

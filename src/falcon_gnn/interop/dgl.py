@@ -7,7 +7,7 @@ import numpy as np
 
 from falcon_gnn.errors import FalconWarning, GraphError, require
 from falcon_gnn.graph import MASK_NAMES, SOFT_NAMES, Graph
-from falcon_gnn.graph_checks import require_graph
+from falcon_gnn.graph_checks import check_attribute_names, require_graph
 from falcon_gnn.interop.tensors import edge_weights_to_tensor, features_to_tensor, labels_to_tensor, to_array, to_tensor
 from falcon_gnn.masks import find_masks
 
@@ -65,7 +65,7 @@ def to_dgl(graph: Graph) -> Any:
             attributes are left out, since DGL holds tensors only.
 
     Raises:
-        GraphError: If ``graph`` is no ``Graph``.
+        GraphError: If ``graph`` is no ``Graph``, or a node attribute bears the name of other node data.
         MissingDependencyError: If DGL is not installed.
     """
     require_graph(graph, Graph)
@@ -83,6 +83,7 @@ def to_dgl(graph: Graph) -> Any:
     for name in (*MASK_NAMES, *SOFT_NAMES):
         if getattr(graph, name) is not None:
             result.ndata[name] = to_tensor(getattr(graph, name))
+    check_attribute_names(graph.node_attributes, result.ndata, "a DGL graph")
     for name, value in graph.node_attributes.items():
         if not isinstance(value, np.ndarray):
             result.ndata[name] = features_to_tensor(value, dense=True)

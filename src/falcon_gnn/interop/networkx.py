@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError, require
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
-from falcon_gnn.graph_checks import require_graph
+from falcon_gnn.graph_checks import check_attribute_names, require_graph
 from falcon_gnn.masks import find_masks, is_split_name
 from falcon_gnn.text import text_array
 
@@ -99,7 +99,7 @@ def to_networkx(graph: Graph) -> Any:
         graph: The graph; sparse features become one dense row per node.
 
     Raises:
-        GraphError: If ``node_id`` does not tell all nodes apart.
+        GraphError: If ``node_id`` does not tell all nodes apart, or a node attribute bears the name of another one.
 
     Example:
         >>> to_networkx(Graph.from_edges([[0, 1], [1, 2]], num_nodes=4, y=[0, 1, 0, 1])).nodes(data=True)
@@ -108,6 +108,7 @@ def to_networkx(graph: Graph) -> Any:
     require_graph(graph, Graph)
     nx = require("networkx", "networkx")
     columns = {name: getattr(graph, name) for name in ROW_NAMES if getattr(graph, name) is not None}
+    check_attribute_names(graph.node_attributes, columns, "a NetworkX graph")
     columns |= graph.node_attributes
     labels = columns.pop("node_id").tolist() if "node_id" in columns else list(range(graph.num_nodes))
     if len(set(labels)) < len(labels):

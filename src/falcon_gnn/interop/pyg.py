@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from falcon_gnn.checks import as_names, check_whole
 from falcon_gnn.errors import MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
-from falcon_gnn.graph_checks import as_scipy, is_sparse, require_graph
+from falcon_gnn.graph_checks import as_scipy, check_attribute_names, is_sparse, require_graph
 from falcon_gnn.interop.pyg_attributes import (
     EDGE_KEYS,
     AttributeKeys,
@@ -124,7 +124,7 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
             makes a sparse CSR one, which PyG's linear layers take and most of its transforms do not.
 
     Raises:
-        GraphError: If ``graph`` is no ``Graph``.
+        GraphError: If ``graph`` is no ``Graph``, or a node attribute bears the name of another attribute of the data.
         BudgetError: If dense features exceed the memory.
 
     Example:
@@ -132,6 +132,8 @@ def to_pyg(graph: Graph, *, dense_features: bool = True) -> Data:
         Data(edge_index=[2, 4], y=[3], num_nodes=3)
     """
     require_graph(graph, Graph)
+    taken = [name for name in ROW_NAMES if getattr(graph, name) is not None]
+    check_attribute_names(graph.node_attributes, (*taken, "edge_index", "edge_weight", "num_nodes"), "a PyG Data")
     data = Data(edge_index=torch.from_numpy(graph.edge_index))
     if graph.x is not None:
         if dense_features and not isinstance(graph.x, np.ndarray):
