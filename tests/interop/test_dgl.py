@@ -56,6 +56,17 @@ def test_a_dgl_graph_comes_in_with_its_data(dgl):
     assert graph.node_attributes["year"].tolist() == [1, 2, 3, 4]
 
 
+def test_a_number_per_node_is_no_list_of_training_nodes(dgl):
+    graph = _graph(dgl)
+    del graph.ndata["train_mask"]
+    graph.ndata["train_id"] = torch.tensor([3, 2, 0, 0])
+    graph.ndata["valid_mask"] = torch.tensor([0, 1, 0, 0], dtype=torch.uint8)
+    read = from_dgl(graph)
+    assert read.train_mask is None
+    assert np.flatnonzero(read.val_mask).tolist() == [1]
+    assert read.node_attributes["train_id"].tolist() == [3, 2, 0, 0]
+
+
 def test_a_round_trip_changes_nothing(dgl):
     graph = from_dgl(_graph(dgl))
     again = from_dgl(to_dgl(graph))

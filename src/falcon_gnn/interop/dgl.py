@@ -43,7 +43,9 @@ def from_dgl(graph: Any, *, x: str = "feat", y: str = "label") -> Graph:
     named = {role: columns.pop(name) for role, name in (("x", x), ("y", y)) if name in columns}
     masks = {name: columns.pop(name).astype(np.bool_) for name in MASK_NAMES if name in columns}
     named |= {name: columns.pop(name) for name in SOFT_NAMES if name in columns}
-    others, names = find_masks(columns | masks, graph.num_nodes())
+    # Node data have a row per node: whole numbers called train_id are no list of ids.
+    flags = [key for key, value in columns.items() if value.dtype.kind == "b" or key.endswith("_mask")]
+    others, names = find_masks(columns | masks, graph.num_nodes(), flags)
     columns = {name: value for name, value in columns.items() if name not in names}
     return Graph.from_edges(
         np.stack([to_array(source), to_array(target)]),
