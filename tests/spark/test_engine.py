@@ -338,6 +338,22 @@ def test_job_writes_tables_that_load_graph_reads(spark: Any, tmp_path: Path) -> 
     assert json.loads(text)["config"]["node_budget"] == 0.5
 
 
+def test_the_graph_that_was_collapsed_is_not_replaced(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "my graph"
+    graph = random_graph(np.random.default_rng(8), 20, 40)
+    node_frame(spark, graph, np.arange(20)).write.parquet(str(folder / "nodes.parquet"))
+    edge_frame(spark, graph, np.arange(20)).write.parquet(str(folder / "edges.parquet"))
+    tables = [str(folder / "nodes.parquet"), str(folder / "edges.parquet")]
+    found = engine.collapse(*tables, fg.CollapseConfig(5, centrality="degree", num_clusters=1), spark=spark)
+    job = ["--nodes", tables[0], "--edges", tables[1], "--output", str(folder), "--config", '{"node_budget": 5}']
+    for write in (lambda: found.save(folder), lambda: spark_job.run(spark_job.parse_arguments(job))):
+        with pytest.raises(fg.OptionError, match=r"whose nodes\.parquet would be replaced"):
+            write()
+    assert spark.read.parquet(tables[0]).count() == 20
+    with pytest.raises(fg.OptionError, match="folder must be a path, got ''"):
+        found.save("")
+
+
 def collapse_by_command(*words: str) -> str:
     arguments = ["collapse", *words, "--node-budget", "20", "--num-clusters", "1", "--engine", "spark"]
     done = CliRunner().invoke(app, [*arguments, "--master", "local[2]"], catch_exceptions=False)

@@ -5,7 +5,7 @@ those of the local engine up to rounding; clusters are MLlib's own.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from falcon_gnn.spark.centrality import check_centrality, compute_centrality, fi
 from falcon_gnn.spark.clustering import cluster_nodes, without_gaps
 from falcon_gnn.spark.contraction import DRIVER_ROWS, Contraction, Keys, contract
 from falcon_gnn.spark.edges import merge_edges
-from falcon_gnn.spark.frames import F, cut_lineage, open_session, read_frame, write_text
+from falcon_gnn.spark.frames import F, cut_lineage, open_session, read_frame, source_files, whole_path, write_text
 from falcon_gnn.spark.input import (
     SparkInput,
     own_clusters,
@@ -34,6 +34,8 @@ from falcon_gnn.spark.selection import rank_nodes, select_survivors, split_budge
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_TABLES = ("nodes", "edges", "assignment")
+
 
 @dataclass(frozen=True, eq=False)
 class SparkCollapseResult:
@@ -45,23 +47,54 @@ class SparkCollapseResult:
         assignment: For every input node ``node_id`` and, in scope, ``survivor_id`` (the node it is part of; null where
             dropped or out of scope), ``cluster``, ``rank`` and ``centrality``.
         report: Before and after in figures, plain data.
+        sources: The files that the input was read from; ``assignment`` reads them once more when it is used.
     """
 
     nodes: "DataFrame"
     edges: "DataFrame"
     assignment: "DataFrame"
     report: dict[str, Any]
+    sources: tuple[str, ...] = ()
 
     def save(self, folder: str | Path) -> None:
         """Write ``nodes.parquet``, ``edges.parquet``, ``assignment.parquet`` and ``report.json`` under a folder.
 
         The folder may be any path that Spark writes to; ``falcon_gnn.load_graph`` reads a local one back. Existing
         tables are replaced. As Spark writes them, each table is a folder of part files.
+
+        Raises:
+            OptionError: If the folder is no path, or a table in it is part of the graph that was collapsed.
         """
+        check_folder(self.nodes.sparkSession, folder, self.sources)
         root = str(folder).rstrip("/")
-        for name in ("nodes", "edges", "assignment"):
+        for name in _TABLES:
             getattr(self, name).write.mode("overwrite").parquet(f"{root}/{name}.parquet")
         write_text(self.nodes.sparkSession, f"{root}/report.json", json.dumps(self.report, indent=2) + "\n")
+
+
+def check_folder(spark: "SparkSession", folder: str | Path, sources: Iterable[str]) -> None:
+    """Refuse a folder whose tables cannot be replaced by those of a result.
+
+    Args:
+        spark: The session.
+        folder: As in :meth:`SparkCollapseResult.save`.
+        sources: Files, or folders of part files, that the input is read from, with their storage.
+
+    Raises:
+        OptionError: If it is no path, or a table in it is part of the input.
+    """
+    if not isinstance(folder, str | Path) or not str(folder):
+        msg = f"folder must be a path, got {folder!r}. '.' is this folder."
+        raise OptionError(msg)
+    root = str(folder).rstrip("/")
+    for name in _TABLES:
+        table = whole_path(spark, f"{root}/{name}.parquet")
+        if any(f"{source}/".startswith(f"{table}/") for source in sources):
+            msg = (
+                f"folder must not hold the graph that is collapsed, got {root}, whose {name}.parquet would be "
+                "replaced. Choose another folder."
+            )
+            raise OptionError(msg)
 
 
 def collapse(
@@ -100,7 +133,8 @@ def collapse(
     spark = spark or open_session()
     seconds: dict[str, float] = {}
     with _timed(seconds, "input"):
-        given = read_input(read_frame(nodes, spark, "nodes"), read_frame(edges, spark, "edges"), config)
+        tables = read_frame(nodes, spark, "nodes"), read_frame(edges, spark, "edges")
+        given = read_input(*tables, config)
         protected = protected_nodes(given.scoped, protect)
         num_protected = protected.filter("is_protected").count()
         budget = resolve_budget(config.node_budget, given.num_nodes, num_protected)
@@ -129,7 +163,8 @@ def collapse(
         "num_driver_rows": contraction.num_driver_rows,
         "seconds": seconds,
     }
-    return SparkCollapseResult(reduced_nodes, reduced_edges, _assignment(given, selected, groups), report)
+    sources = tuple(file for table in tables for file in source_files(table))
+    return SparkCollapseResult(reduced_nodes, reduced_edges, _assignment(given, selected, groups), report, sources)
 
 
 def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:

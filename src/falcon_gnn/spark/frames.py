@@ -76,12 +76,29 @@ def read_frame(table: "DataFrame | str | Path", spark: "SparkSession", name: str
     raise OptionError(msg)
 
 
+def source_files(frame: "DataFrame") -> list[str]:
+    """Return the files that a table is read from, as :func:`whole_path` writes them; none for one made in memory."""
+    jvm = frame.sparkSession.sparkContext._jvm
+    return [str(jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file)).toString()) for file in frame.inputFiles()]
+
+
+def whole_path(spark: "SparkSession", path: str) -> str:
+    """Return a path with its storage and from its root, such as ``file:/data/edges.parquet``."""
+    target, storage = _storage_of(spark, path)
+    return str(storage.makeQualified(target).toString())
+
+
+def _storage_of(spark: "SparkSession", path: str) -> tuple[Any, Any]:
+    """Return a path and the file system that it lies in, which are not part of PySpark's public surface."""
+    context = spark.sparkContext
+    target = context._jvm.org.apache.hadoop.fs.Path(path)
+    return target, target.getFileSystem(context._jsc.hadoopConfiguration())
+
+
 def write_text(spark: "SparkSession", path: str, text: str) -> None:
     """Write one file, replacing an older one, to any storage that Spark writes to."""
-    context = spark.sparkContext
-    # Spark itself writes folders of part files only; its file systems are not part of PySpark's public surface.
-    target = context._jvm.org.apache.hadoop.fs.Path(path)
-    storage = target.getFileSystem(context._jsc.hadoopConfiguration())
+    # Spark itself writes folders of part files only.
+    target, storage = _storage_of(spark, path)
     storage.setWriteChecksum(False)
     stream = storage.create(target, True)
     try:

@@ -12,8 +12,8 @@ from pathlib import Path
 from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.config import CollapseConfig, with_options
 from falcon_gnn.spark.contraction import DRIVER_ROWS
-from falcon_gnn.spark.engine import SparkCollapseResult, collapse
-from falcon_gnn.spark.frames import open_session
+from falcon_gnn.spark.engine import SparkCollapseResult, check_folder, collapse
+from falcon_gnn.spark.frames import open_session, whole_path
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> SparkCollapseResult:
     spark = open_session(options.master)
     if options.checkpoints is not None:
         spark.sparkContext.setCheckpointDir(options.checkpoints)
+    check_folder(spark, options.output, [whole_path(spark, path) for path in (options.nodes, options.edges)])
     result = collapse(
         options.nodes, options.edges, config, protect=options.protect, spark=spark, driver_rows=options.driver_rows
     )
