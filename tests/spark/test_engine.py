@@ -452,6 +452,44 @@ def test_what_spark_does_not_compute_is_refused_before_any_work(options: dict[st
         engine.collapse("nodes.parquet", "edges.parquet", fg.CollapseConfig(10, **options))
 
 
+def test_scores_above_the_whole_doubles_rank_as_they_are(spark: Any) -> None:
+    nodes = upload_columns(spark, {"node_id": np.arange(3)})
+    edges = upload_columns(spark, {"source": np.array([0, 1]), "target": np.array([1, 2])})
+    scores = 2**60 + np.array([2, 0, 1])
+    config = fg.CollapseConfig(1, num_clusters=1)
+    given = upload_columns(spark, {"node_id": np.arange(3), "centrality": scores})
+    found = engine.collapse(nodes, edges, config, centrality=given).assignment.orderBy("node_id")
+    assert column(found, "rank") == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"centrality": np.arange(3)}, "centrality must be a Spark DataFrame with numbers in node_id and centrality"),
+        ({"clusters": {"node_id": ["a"], "cluster": [0]}}, r"clusters must be .*, got node_id \(string\), cluster"),
+        ({"protect": {"id": [0]}}, r"protect must be a Spark DataFrame with numbers in node_id, got id \(bigint\)"),
+    ],
+)
+def test_tables_of_the_caller_that_are_none_are_named(spark: Any, options: dict[str, Any], message: str) -> None:
+    nodes = upload_columns(spark, {"node_id": np.arange(3)})
+    edges = upload_columns(spark, {"source": np.array([0, 1]), "target": np.array([1, 2])})
+    tables = {n: spark.createDataFrame(pa.table(v)) if isinstance(v, dict) else v for n, v in options.items()}
+    with pytest.raises(fg.OptionError, match=message):
+        engine.collapse(nodes, edges, fg.CollapseConfig(1, centrality="degree", num_clusters=1), **tables)
+
+
+def test_a_protecting_column_may_have_a_point_in_its_name(spark: Any) -> None:
+    nodes = spark.createDataFrame([(0, False), (1, False), (2, True)], "node_id bigint, `keep.me` boolean")
+    edges = upload_columns(spark, {"source": np.array([0, 1]), "target": np.array([1, 2])})
+    config = fg.CollapseConfig(1, centrality="degree", num_clusters=1)
+    assert column(engine.collapse(nodes, edges, config, protect="keep.me").nodes, "node_id") == [2]
+
+
+def test_a_configuration_of_another_kind_is_named() -> None:
+    with pytest.raises(fg.OptionError, match="takes a CollapseConfig, got dict"):
+        engine.collapse("nodes.parquet", "edges.parquet", {"node_budget": 10})  # type: ignore[arg-type]
+
+
 def test_an_edge_to_an_unknown_node_is_named(spark: Any) -> None:
     nodes = upload_columns(spark, {"node_id": np.arange(3)})
     edges = upload_columns(spark, {"source": np.array([0, 1]), "target": np.array([1, 7])})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from falcon_gnn.errors import OptionError
 from falcon_gnn.reduction.budgets import resolve_budget
-from falcon_gnn.reduction.config import CollapseConfig
+from falcon_gnn.reduction.config import CollapseConfig, with_options
 from falcon_gnn.spark.attributes import survivor_rows
 from falcon_gnn.spark.centrality import check_centrality, compute_centrality, fill_isolated, round_scores
 from falcon_gnn.spark.clustering import cluster_nodes, without_gaps
@@ -128,8 +128,8 @@ def collapse(
         BudgetError: If the budget is out of range or below the number of protected nodes.
         ConvergenceError: If PageRank or eigenvector centrality does not converge.
     """
+    config = with_options(CollapseConfig, config, {}, "collapse").resolved()
     check_options(config, has_scores=centrality is not None)
-    config = config.resolved()
     spark = spark or open_session()
     seconds: dict[str, float] = {}
     with _timed(seconds, "input"):
@@ -203,7 +203,7 @@ def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
 def _score(given: SparkInput, config: CollapseConfig, centrality: "DataFrame | None") -> "tuple[DataFrame, int]":
     """Return ``index``, ``centrality`` and ``phi``, the value that ranks, of the nodes in scope; and the iterations."""
     if centrality is not None:
-        return own_scores(given.scoped, centrality).withColumn("phi", F.col("centrality")), 0
+        return own_scores(given.scoped, centrality), 0
     size = given.edges.num_edges, given.num_nodes
     scores, num_iterations = compute_centrality(config.centrality, given.edges.frame, *size, config.seed)
     return round_scores(cut_lineage(fill_isolated(given.scoped.select("index"), scores))), num_iterations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WHOLE_TYPES = ("tinyint", "smallint", "int", "bigint")
-_NUMBER_TYPES = (*WHOLE_TYPES, "float", "double", "boolean")
+NUMBER_TYPES = (*WHOLE_TYPES, "float", "double", "boolean")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _number_column(name: str, prefixes: tuple[str, ...], types: dict[str, str]) 
     if name in types:
         kind = types[name]
         inner = kind.removeprefix("array<").removesuffix(">")
-        fits = inner in _NUMBER_TYPES and (kind != inner or name == "y")
+        fits = inner in NUMBER_TYPES and (kind != inner or name == "y")
         if not fits or numbered:
             msg = (
                 f"{name} must be one array column of numbers or a series {name}_0, {name}_1 ..., got {_listed(types)}."
@@ -130,7 +130,7 @@ def _other_column(names: tuple[str, ...], types: dict[str, str], *, is_label: bo
     for name in names:
         kind = types.get(name, "")
         inner = kind.removeprefix("array<").removesuffix(">")
-        if (inner in _NUMBER_TYPES and (kind != inner or is_label)) or (kind == "vector" and not is_label):
+        if (inner in NUMBER_TYPES and (kind != inner or is_label)) or (kind == "vector" and not is_label):
             return F.col(name), kind
     return None, ""
 

@@ -21,8 +21,8 @@ def rank_nodes(scores: "DataFrame", num_nodes: int, seed: int) -> "DataFrame":
         seed: Draws the permutation.
     """
     ties = seeded_column(scores.sparkSession, np.random.default_rng(seed).permutation(num_nodes), "tie")
-    # Adding 0 turns -0.0 into 0.0, which must tie.
-    keyed = scores.select("index", (F.col("phi") + 0.0).alias("phi")).join(ties, "index")
+    # Adding 0 turns -0.0 into 0.0, which must tie; a whole 0 leaves whole numbers what they are.
+    keyed = scores.select("index", (F.col("phi") + 0).alias("phi")).join(ties, "index")
     return number_rows(keyed, ["phi", "tie"], "rank").select("index", "rank")
 
 
