@@ -171,11 +171,7 @@ def check_labels(
         FalconWarning: If every visible row has exactly one 1 and nothing unknown, or a class is below -1.
     """
     if task == "classes" and not allow_shares and (num_below := np.count_nonzero(y < UNKNOWN)):
-        msg = (
-            f"y holds {num_below:,} labels below -1 (the lowest: {np.nanmin(y)}), which count as unlabelled. Use -1 "
-            "or NaN for these, number the classes from 0, or use task='regression' if y is a quantity."
-        )
-        warnings.warn(msg, FalconWarning, stacklevel=1)
+        tell_below(int(num_below), np.nanmin(y))
     if task != "multilabel" or y.dtype.kind == "b":
         return
     is_one_hot, holds_unknown, holds_one, holds_other, num_labelled = True, False, False, False, 0
@@ -206,6 +202,15 @@ def check_labels(
             "pass y.argmax(1); if not, task='multilabel' says so."
         )
         warnings.warn(msg, FalconWarning, stacklevel=1)  # One place, so that it is shown once.
+
+
+def tell_below(num_below: int, lowest: float) -> None:
+    """Warn of so many classes below -1, of which this is the lowest."""
+    msg = (
+        f"y holds {num_below:,} labels below -1 (the lowest: {int(lowest)}), which count as unlabelled. Use -1 or NaN "
+        "for these, number the classes from 0, or use task='regression' if y is a quantity."
+    )
+    warnings.warn(msg, FalconWarning, stacklevel=2)
 
 
 def _visible_blocks(y: NDArray[Any], visible: NDArray[np.bool_] | None) -> Iterator[NDArray[Any]]:

@@ -535,6 +535,16 @@ def test_multi_label_values_that_are_none_are_refused(spark: Any, cells: Any, me
         encode_labels(frame, describe_columns(frame), fg.CollapseConfig(1), "full", 2)
 
 
+def test_labels_below_minus_one_are_counted_in_a_warning(spark: Any) -> None:
+    frame = upload_columns(spark, {"node_id": np.arange(5), "y": np.array([1.0, np.nan, -1.0, -2.0, -7.0])})
+    with pytest.warns(
+        fg.FalconWarning, match=r"y holds 2 labels below -1 \(the lowest: -7\), which count as unlabelled"
+    ):
+        labels = encode_labels(frame, describe_columns(frame), fg.CollapseConfig(2), "full", 5)
+    assert labels is not None
+    assert frame.filter(labels.labelled).count() == 1
+
+
 def test_columns_of_spark_ml_are_read_and_missing_ones_noted(spark: Any) -> None:
     from pyspark.ml.linalg import Vectors
 

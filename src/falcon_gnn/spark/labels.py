@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.errors import FalconWarning, GraphError
-from falcon_gnn.labels import AMBIGUOUS_UNKNOWN, UNKNOWN, Task, count_classes
+from falcon_gnn.labels import AMBIGUOUS_UNKNOWN, UNKNOWN, Task, count_classes, tell_below
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.spark.frames import F, first_row, summarise_entries
 from falcon_gnn.spark.nodes import NodeColumns
@@ -103,8 +103,11 @@ def _encode_classes(
     nodes: "DataFrame", single: "Column", visible: "Column", num_classes: int | None, num_nodes: int
 ) -> LabelVectors:
     labelled = visible & F.coalesce(~F.isnan(single) & (single >= 0), F.lit(False))
-    largest = int(first_row(nodes.agg(F.max(F.when(labelled, single))))[0] or 0)
-    num_labels = count_classes(largest, num_classes, num_nodes)
+    facts = F.max(F.when(labelled, single)), F.count_if(single < UNKNOWN), F.min(single)
+    largest, num_below, lowest = first_row(nodes.agg(*facts))
+    if num_below:
+        tell_below(num_below, lowest)
+    num_labels = count_classes(int(largest or 0), num_classes, num_nodes)
     classes = F.sequence(F.lit(0), F.lit(num_labels - 1))
     one_hot = F.transform(classes, lambda j: F.when(labelled, (single == j).cast("double")))
     return LabelVectors("classes", num_labels, one_hot, labelled)
