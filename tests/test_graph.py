@@ -212,6 +212,16 @@ def test_unlabelled_nodes_are_allowed():
 # Inputs are never modified
 
 
+def test_sparse_halves_become_single_precision_which_scipy_computes_with():
+    half = sp.csr_array(np.eye(5, 3, dtype=np.float32))
+    half.data = half.data.astype(np.float16)
+    graph = _path(x=half, node_attributes={"tags": half})
+    assert half.dtype == np.float16
+    for matrix in (graph.x, graph.node_attributes["tags"]):
+        assert matrix.dtype == np.float32
+        assert matrix[[1, 3]].toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
 def _sparse_features(kind):
     """Return a matrix whose rows are unsorted and hold a repeated entry."""
     arrays = (np.array([1.0, 2, 3, 4]), np.array([2, 0, 1, 1]), np.array([0, 2, 4, 4, 4, 4]))

@@ -153,6 +153,12 @@ def test_a_label_beyond_int64_is_no_class_and_does_not_become_negative(y):
         encode_labels(y, "classes")
 
 
+def test_classes_in_half_precision_are_read_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert class_ids(np.array([0, 2, np.nan, -1], np.float16)).tolist() == [0, 2, -1, -1]
+
+
 def test_labels_below_minus_one_are_counted_in_a_warning():
     y = np.array([0, 1, -1, -2, -7])
     with pytest.warns(FalconWarning, match=r"y holds 2 labels below -1 \(the lowest: -7\), which count as unlabelled"):

@@ -55,10 +55,16 @@ def as_scipy(matrix: Any) -> "csr_array":
     else:
         stored = matrix.detach().to_sparse_coo().coalesce()
         shape, (row, column), value = tuple(matrix.shape), stored.indices(), stored.values()
-    data = np.ones(len(row), np.float32) if value is None else as_array(value)
+    data = np.ones(len(row), np.float32) if value is None else _widened(as_array(value))
     # scikit-learn takes 32-bit indices only.
     id_dtype = np.int32 if max(len(data), *shape) < 2**31 else np.int64
     return csr_array((data, (as_array(row).astype(id_dtype), as_array(column).astype(id_dtype))), shape=shape)
+
+
+def _widened(values: Any) -> Any:
+    """Return an array or a sparse matrix with halves as float32, since SciPy computes with none in sparse matrices."""
+    is_half = values.dtype.kind == "f" and values.dtype.itemsize == np.float16().itemsize
+    return values.astype(np.float32) if is_half else values
 
 
 def _is_tensor(value: object) -> bool:
@@ -229,7 +235,7 @@ def checked_attribute(key: Any, value: Any, num_nodes: int) -> Any:
     if value.ndim != 2 or value.shape[0] != num_nodes:
         msg = f"{name} must have one row per node ({num_nodes}), got shape {value.shape}."
         raise GraphError(msg)
-    return csr_array(value)
+    return csr_array(_widened(value))
 
 
 def checked_features(x: Any, num_nodes: int) -> Features:
@@ -240,7 +246,7 @@ def checked_features(x: Any, num_nodes: int) -> Features:
 
     x = _with_matrix(x)
     if issparse(x):
-        matrix = csr_array(x)
+        matrix = csr_array(_widened(x))
         stored = matrix.data
     else:
         matrix = _node_array("x", x, num_nodes)

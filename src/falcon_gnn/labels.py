@@ -112,7 +112,8 @@ def class_ids(y: NDArray[Any]) -> NDArray[np.int64]:
     """
     flat = y.reshape(len(y))
     known = flat >= 0 if flat.dtype.kind != "b" else np.ones(len(flat), bool)
-    if flat.dtype.kind in "uf" and (largest := flat.max(initial=0, where=known)) >= _INT64_END:
+    # As a number of Python's: in half precision the bound itself is infinite.
+    if flat.dtype.kind in "uf" and (largest := flat.max(initial=0, where=known).item()) >= _INT64_END:
         raise GraphError(_no_class(largest, len(y)))
     ids = np.full(len(flat), -1, np.int64)
     ids[known] = flat[known]

@@ -433,6 +433,12 @@ def test_tensors_with_gradients_or_in_bfloat16_make_a_graph(name):
     assert sorted(set(getattr(graph, name).ravel().tolist())) == [1, 2, 4]
 
 
+def test_sparse_halves_of_torch_are_read():
+    data = Data(x=torch.eye(3, dtype=torch.float16).to_sparse(), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    with pytest.warns(FalconWarning, match="symmetrised"):
+        assert from_pyg(data).x.dtype == np.float32
+
+
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 def test_sparse_tensors_are_sparse_features(layout):
     dense = torch.tensor([[0.0, 1.5], [2.5, 0.0]])
