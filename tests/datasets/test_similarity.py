@@ -32,6 +32,15 @@ def test_edges_are_the_pairs_above_the_threshold(num_rows, num_columns, block, t
     assert sorted(map(tuple, edges.T.tolist())) == _slow_edges(x, threshold)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-300, 1e-25, 1e22, 1e300])
+def test_the_scale_of_the_features_makes_no_difference(scale):
+    x = np.random.default_rng(0).random((20, 5))
+    x[0] = 0
+    assert cosine_edges(x * scale, 0.9).tolist() == cosine_edges(x, 0.9).tolist()
+    assert threshold_for_edges(x * scale, 30) == threshold_for_edges(x, 30)
+
+
 def test_a_cosine_equal_to_the_threshold_makes_no_edge():
     x = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
     assert cosine_edges(x, 0.0).T.tolist() == [[1, 2]]

@@ -12,6 +12,8 @@ FloatMatrix = NDArray[np.float32]
 
 _BLOCK_VALUES = 1 << 24
 _NUM_STEPS = 1000
+_LEAST_NORM = 1e-15
+"""Of a row whose squares keep their digits in float32."""
 
 
 def cosine_edges(x: ArrayLike, threshold: float) -> NDArray[np.int32]:
@@ -69,11 +71,24 @@ def _checked_rows(x: ArrayLike) -> NDArray[Any]:
     return rows
 
 
+def _unit_rows(rows: NDArray[Any]) -> FloatMatrix:
+    """Return each row divided by its length, float32; a row of zeros stays."""
+    with np.errstate(over="ignore"):
+        unit = rows.astype(np.float32)
+        norm = np.linalg.norm(unit, axis=1, keepdims=True)
+    # The squares of very large and very small numbers are no float32: such rows are brought near 1 first.
+    odd = np.flatnonzero(~((norm > _LEAST_NORM) & (norm < np.inf)))
+    exact = rows[odd].astype(np.float64)
+    largest = np.abs(exact).max(axis=1, keepdims=True, initial=0)
+    unit[odd] = exact / np.where(largest > 0, largest, 1)
+    norm[odd] = np.linalg.norm(unit[odd], axis=1, keepdims=True)
+    unit /= np.where(norm > 0, norm, 1)
+    return unit
+
+
 def _cosine_blocks(rows: NDArray[Any]) -> Iterator[tuple[int, FloatMatrix]]:
     """Yield (start, cosines of rows start... to rows start...); what is not above the diagonal is -2."""
-    unit = rows.astype(np.float32)
-    norm = np.linalg.norm(unit, axis=1, keepdims=True)
-    unit /= np.where(norm > 0, norm, 1)
+    unit = _unit_rows(rows)
     num_rows = len(unit)
     height = max(1, min(1024, _BLOCK_VALUES // max(num_rows, 1)))
     for start in range(0, num_rows, height):
