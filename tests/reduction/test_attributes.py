@@ -192,6 +192,20 @@ def test_classes_as_distributions_are_averaged_over_the_visible_members(scope):
     assert result.graph.y.tolist() == [1, 0]
 
 
+def test_a_group_may_be_likeliest_of_a_class_that_no_node_bears():
+    distribution = np.array([[0.5, 0.1, 0.4], [0.1, 0.5, 0.4], [0.1, 0.5, 0.4]])
+    graph = Graph.from_edges(
+        [[0, 1], [1, 2]], 3, x=np.eye(3), y=[0, 1, 1], label_distribution=distribution, node_weight=[2.0, 1, 1]
+    )
+    for result in (
+        collapse(graph, node_budget=1, centrality="degree", num_clusters=1, merge="mean"),
+        collapse(graph, node_budget=1, groups="alike", clusters=[0, 0, 0]),
+        coarsen(graph, node_budget=1),
+    ):
+        assert result.graph.y.tolist() == [2]
+        assert result.report.labels.shares_after == [0, 0, 1]
+
+
 def test_nodes_of_a_collapse_count_by_their_weights_in_the_next_one():
     x, y, weight = np.arange(5.0)[:, None], np.array([0, 1, 1, 1, 1]), np.array([5.0, 1, 1, 1, 2])
     graph = Graph.from_edges(STAR, 5, x=x, y=y, node_weight=weight)

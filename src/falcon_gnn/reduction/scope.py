@@ -11,7 +11,7 @@ from falcon_gnn.checks import check_choice
 from falcon_gnn.errors import OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.graph_checks import as_array
-from falcon_gnn.labels import LabelEncoding, check_labels, encode_labels, infer_task
+from falcon_gnn.labels import LabelEncoding, check_labels, class_ids, encode_labels, infer_task
 from falcon_gnn.reduction.config import CollapseConfig, Scope
 
 IdArray = NDArray[np.int64]
@@ -92,7 +92,12 @@ def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> La
     inside = np.zeros(graph.num_nodes, np.bool_)
     inside[scope.ids if scope.visible is None else scope.ids[scope.visible]] = True
     check_labels(graph.y, task, inside, is_told=config.task is not None)
-    return encode_labels(y, task, config.num_classes, scope.visible)
+    num_classes = config.num_classes
+    width = 0 if graph.label_distribution is None else graph.label_distribution.shape[1]
+    if num_classes is None and task == "classes" and width > class_ids(seen).max(initial=-1):
+        # The likeliest class of a group may be one that no node bears.
+        num_classes = width or None
+    return encode_labels(y, task, num_classes, scope.visible)
 
 
 def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
