@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -220,6 +221,22 @@ def test_sparse_halves_become_single_precision_which_scipy_computes_with():
     for matrix in (graph.x, graph.node_attributes["tags"]):
         assert matrix.dtype == np.float32
         assert matrix[[1, 3]].toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["x", "y", "train_mask", "node_weight"])
+def test_masked_entries_are_not_used_as_values(name):
+    masked = np.ma.array([1, 0, 1, 1, 1], mask=[0, 1, 0, 0, 1])
+    with pytest.raises(GraphError, match=rf"{name} must not have masked entries, .* 2 are masked"):
+        _path(**{name: masked})
+    assert _path(y=np.ma.array(np.arange(5))).y.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["x", "y", "node_attributes['tags']", "edge_index"])
+def test_rows_of_unequal_length_are_named(name):
+    ragged = [[1, 2], [3]]
+    arrays = {"node_attributes": {"tags": ragged}} if name.startswith("node") else {name: ragged}
+    with pytest.raises(GraphError, match=re.escape(f"{name} must have rows of one length")):
+        Graph.from_edges(**{"edge_index": [[0], [1]], "num_nodes": 2, **arrays})
 
 
 def _sparse_features(kind):

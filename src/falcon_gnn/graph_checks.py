@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from falcon_gnn.adjacency import EdgeCleaning, IntArray
-from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.errors import FalconError, FalconWarning, GraphError, OptionError
 from falcon_gnn.resources import release_pages
 
 if TYPE_CHECKING:
@@ -29,13 +29,32 @@ _SUM_TOLERANCE = 1e-3
 _FINITE_CHECK_VALUES = 1 << 22
 
 
-def as_array(value: Any) -> NDArray[Any]:
+def as_array(value: Any, name: str = "values", error: type[FalconError] = GraphError) -> NDArray[Any]:
     """Return an array, a sequence or a tensor of torch as an array: without its gradient, and on the CPU.
 
     bfloat16, which NumPy lacks, becomes float32, and a sparse tensor dense.
+
+    Args:
+        value: What was given.
+        name: What it is called, for messages.
+        error: What is raised: ``GraphError`` or ``OptionError``.
+
+    Raises:
+        FalconError: ``error``, if rows differ in length, or entries are masked.
     """
     if not _is_tensor(value):
-        return np.asarray(value)
+        if np.ma.is_masked(value):
+            num_masked = int(np.ma.getmaskarray(value).sum())
+            msg = (
+                f"{name} must not have masked entries, whose values would be used all the same; {num_masked} are "
+                f"masked. Say what stands for them with {name}.filled(...)."
+            )
+            raise error(msg)
+        try:
+            return np.asarray(value)
+        except ValueError as unequal:
+            msg = f"{name} must have rows of one length ({unequal}). Pad them."
+            raise error(msg) from unequal
     plain = value.detach().cpu()
     plain = plain if str(plain.layout) == "torch.strided" else plain.to_dense()
     return np.asarray(plain.float() if str(plain.dtype) == "torch.bfloat16" else plain)
@@ -145,7 +164,7 @@ def checked_num_nodes(num_nodes: int) -> int:
 
 def checked_edges(edge_index: ArrayLike) -> IntArray:
     """Return an edge list of shape ``(2, num_entries)``."""
-    edges = as_array(edge_index)
+    edges = as_array(edge_index, "edge_index")
     if edges.size == 0:
         return np.zeros((2, 0), np.int64)
     if edges.ndim != 2 or edges.shape[0] != 2:
@@ -182,7 +201,7 @@ def checked_edge_weight(edge_weight: ArrayLike | None, num_entries: int) -> Floa
     """Return the weights of an edge list, floats of shape ``(num_entries,)``, finite and not negative."""
     if edge_weight is None:
         return None
-    weight = as_array(edge_weight)
+    weight = as_array(edge_weight, "edge_weight")
     if weight.shape == (num_entries, 1):
         weight = weight[:, 0]
     if weight.shape != (num_entries,) or weight.dtype.kind not in "fiub":
@@ -208,7 +227,7 @@ def tell_one_way(cleaning: EdgeCleaning, when: OneWayWarning, stacklevel: int = 
 
 
 def _node_array(name: str, value: ArrayLike, num_nodes: int) -> NDArray[Any]:
-    array = as_array(value)
+    array = as_array(value, name)
     if array.ndim == 0 or len(array) != num_nodes:
         msg = f"{name} must have one row per node ({num_nodes}), got shape {array.shape}."
         raise GraphError(msg)

@@ -98,3 +98,11 @@ def test_text_dates_and_objects_have_a_filler_of_their_own_kind(result, values, 
 def test_values_that_have_no_filler_are_refused(result, values):
     with pytest.raises(OptionError, match="values must be numbers up to"):
         result.lift(values)
+
+
+def test_masked_values_and_scores_are_refused(result):
+    masked = np.ma.array([1.0, 2.0], mask=[True, False])
+    with pytest.raises(OptionError, match="values must not have masked entries"):
+        result.lift(masked)
+    with pytest.raises(OptionError, match="centrality must not have masked entries"):
+        collapse(Graph.from_edges([[0], [1]], 2), node_budget=1, centrality=masked)

@@ -74,7 +74,7 @@ class CollapseResult:
         Raises:
             OptionError: If ``values`` has another number of rows, or is of a kind without such a filler.
         """
-        given = as_array(values)
+        given = as_array(values, "values", OptionError)
         if given.ndim == 0 or len(given) != len(self.kept):
             msg = f"values must have one row per reduced node ({len(self.kept)}), got shape {given.shape}."
             raise OptionError(msg)

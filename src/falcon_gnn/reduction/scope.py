@@ -109,7 +109,7 @@ def protected_nodes(protect: ArrayLike | None, num_nodes: int) -> BoolArray:
     mask = np.zeros(num_nodes, np.bool_)
     if protect is None:
         return mask
-    given = as_array(protect)
+    given = as_array(protect, "protect", OptionError)
     if given.dtype == np.bool_ and given.shape == (num_nodes,):
         return given
     is_ids = given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu")
@@ -132,7 +132,7 @@ def given_scores(scores: ArrayLike, num_nodes: int, ids: IdArray) -> NDArray[Any
     Raises:
         OptionError: If the shape is not ``(num_nodes,)``, or a value in scope is not finite.
     """
-    given = as_array(scores)
+    given = as_array(scores, "centrality", OptionError)
     if given.shape != (num_nodes,) or given.dtype.kind not in "fiub":
         msg = f"centrality scores must be numbers of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
         raise OptionError(msg)
@@ -149,7 +149,7 @@ def given_clusters(clusters: ArrayLike, num_nodes: int, ids: IdArray) -> IdArray
     Raises:
         OptionError: If they are not whole numbers >= 0 of shape ``(num_nodes,)``.
     """
-    given = as_array(clusters)
+    given = as_array(clusters, "clusters", OptionError)
     if given.shape != (num_nodes,) or given.dtype.kind not in "iu" or (given[ids] < 0).any():
         msg = f"clusters must be whole numbers >= 0 of shape ({num_nodes},), got {given.dtype} of shape {given.shape}."
         raise OptionError(msg)
