@@ -197,6 +197,14 @@ def test_two_sources_are_refused_and_two_columns_that_are_not_used_left_out(tmp_
         assert load_graph(tmp_path / "e.csv", num_nodes=2).num_edges == 1
 
 
+def test_large_whole_numbers_beside_empty_cells_lose_digits_aloud(tmp_path, suffix):
+    edges = _write(tmp_path / f"edges.{suffix}", source=[0], target=[1])
+    large = _write(tmp_path / f"large.{suffix}", parent=[2**53 + 1, None], age=[30, None])
+    with pytest.warns(FalconWarning, match=r"column parent holds whole numbers of 2\*\*53 or more beside"):
+        graph = load_graph(edges, nodes=large)
+    np.testing.assert_array_equal(graph.node_attributes["age"], [30, np.nan])
+
+
 def test_a_missing_label_is_unlabelled(tmp_path):
     edges = _write(tmp_path / "e.parquet", source=[0], target=[1])
     nodes = _write(tmp_path / "n.parquet", y=[1, None])

@@ -24,6 +24,8 @@ _MASK_COLUMNS = frozenset(f"{part}_mask" for parts in PARTS.values() for part in
 _SERIES = {"x_": "x", "feature_": "x", "y_": "y"}
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 _ID_LIKE = ("id", "nodeid", "node", "vertex_id", "osmid")
+_WHOLE_END = 2.0**53
+"""Below it every whole number is a float64."""
 _SEPARATORS = re.compile(r"[,;\s|]+")
 
 
@@ -283,6 +285,12 @@ def _attribute(name: str, column: Any) -> NDArray[Any] | None:
         warnings.warn(msg, FalconWarning, stacklevel=2)
         return None
     array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(kind) and array.dtype.kind == "f" and np.fmax.reduce(np.abs(array), initial=0) >= _WHOLE_END:
+        msg = (
+            f"column {name} holds whole numbers of 2**53 or more beside empty cells: as floats they lose their last "
+            "digits. Fill the cells in, or write the column as text."
+        )
+        warnings.warn(msg, FalconWarning, stacklevel=2)
     return array
 
 
