@@ -54,6 +54,19 @@ def test_a_search_goes_on_from_its_storage(graph, config, tmp_path, storage):
     assert numbers == [0, 1]
 
 
+def test_a_search_that_goes_on_draws_other_points(graph, config, tmp_path):
+    drawn = []
+    options = TuneOptions(SPACE, num_trials=2, storage=tmp_path / "trials.log")
+    for num_trials in (2, 4):
+        tune(
+            graph,
+            config,
+            replace(options, num_trials=num_trials),
+            on_trial=lambda *told: drawn.append(told[2]["gamma"]),
+        )
+    assert len(set(drawn)) == 4
+
+
 def test_the_best_options_are_in_the_space_and_in_the_configuration(graph, config):
     result = tune(graph, config, TuneOptions(SPACE, num_trials=2))
     assert 0.4 <= result.params["gamma"] <= 0.6

@@ -92,6 +92,8 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         study = _study(optuna, name, config, options, points)
+        # A search that goes on would draw once more what it has tried.
+        study.sampler = _sampler(optuna, options, points, num_before=len(study.trials))
 
         reasons: list[str] = []
 
@@ -175,19 +177,18 @@ def _study(optuna: Any, name: str, config: RunConfig, options: TuneOptions, poin
     study: Study = optuna.create_study(
         study_name=f"{name or 'graph'}-{digest}",
         direction="maximize",
-        sampler=_sampler(optuna, options, points),
         storage=_storage(optuna, options.storage),
         load_if_exists=True,
     )
     return study
 
 
-def _sampler(optuna: Any, options: TuneOptions, points: dict[str, list[Any]]) -> "BaseSampler":
+def _sampler(optuna: Any, options: TuneOptions, points: dict[str, list[Any]], num_before: int) -> "BaseSampler":
     samplers = optuna.samplers
     sampler: BaseSampler = (
         samplers.GridSampler(points, seed=options.seed)
         if options.sampler == "grid"
-        else samplers.TPESampler(seed=options.seed)
+        else samplers.TPESampler(seed=options.seed + num_before)
     )
     return sampler
 
