@@ -67,6 +67,15 @@ def test_a_search_that_goes_on_draws_other_points(graph, config, tmp_path):
     assert len(set(drawn)) == 4
 
 
+def test_another_split_of_a_graph_is_another_search(graph, config, tmp_path):
+    options = TuneOptions(SPACE, num_trials=1, storage=tmp_path / "trials.log")
+    tune(graph, config, options)
+    numbers = []
+    swapped = graph.replace(val_mask=graph.test_mask, test_mask=graph.val_mask)
+    tune(swapped, config, options, on_trial=lambda *told: numbers.append(told[0]))
+    assert numbers == [0]
+
+
 def test_the_best_options_are_in_the_space_and_in_the_configuration(graph, config):
     result = tune(graph, config, TuneOptions(SPACE, num_trials=2))
     assert 0.4 <= result.params["gamma"] <= 0.6

@@ -18,6 +18,7 @@ from falcon_gnn.pipeline.options import RunConfig
 from falcon_gnn.pipeline.run import run
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import check_budget
+from falcon_gnn.training.checkpoint import fingerprint
 from falcon_gnn.training.sources import check_trainable
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def tune(
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        study = _study(optuna, name, config, options, points)
+        study = _study(optuna, graph, name, config, options, points)
         # A search that goes on would draw once more what it has tried.
         study.sampler = _sampler(optuna, options, points, num_before=len(study.trials))
 
@@ -170,9 +171,11 @@ def _is_of_journal(line: bytes) -> bool:
     return isinstance(entry, dict) and "op_code" in entry
 
 
-def _study(optuna: Any, name: str, config: RunConfig, options: TuneOptions, points: dict[str, list[Any]]) -> "Study":
+def _study(
+    optuna: Any, graph: Graph, name: str, config: RunConfig, options: TuneOptions, points: dict[str, list[Any]]
+) -> "Study":
     """Return the study of this search, new or as an earlier call left it."""
-    facts = json.dumps([name, config.to_dict(), points, options.sampler], sort_keys=True)
+    facts = json.dumps([name, fingerprint(graph), config.to_dict(), points, options.sampler], sort_keys=True)
     digest = hashlib.sha256(facts.encode()).hexdigest()[:12]
     study: Study = optuna.create_study(
         study_name=f"{name or 'graph'}-{digest}",
