@@ -76,6 +76,12 @@ def test_another_split_of_a_graph_is_another_search(graph, config, tmp_path):
     assert numbers == [0]
 
 
+def test_a_database_with_a_question_mark_in_its_name_is_refused(graph, config, tmp_path):
+    with pytest.raises(OptionError, match=r"storage must be a path without '\?'"):
+        tune(graph, config, TuneOptions(SPACE, num_trials=1, storage=tmp_path / "a?b.db"))
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_best_options_are_in_the_space_and_in_the_configuration(graph, config):
     result = tune(graph, config, TuneOptions(SPACE, num_trials=2))
     assert 0.4 <= result.params["gamma"] <= 0.6

@@ -152,6 +152,9 @@ def _check_storage(path: Path) -> None:
         OptionError: If so.
     """
     check_writable(path, is_folder=False, option="storage")
+    if path.suffix in _DATABASES and "?" in str(path):
+        msg = f"storage must be a path without '?', which ends the address of a database, got {path}. Rename it."
+        raise OptionError(msg)
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb") as file:
