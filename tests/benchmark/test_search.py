@@ -104,6 +104,10 @@ def test_a_grid_tries_every_point_once_and_ends(graph, config):
     assert sorted(tried) == [(0.4, 1), (0.4, 2), (0.6, 1), (0.6, 2)]
 
 
+def test_a_value_that_is_given_twice_is_tried_once():
+    assert replace(SPACE, gammas=(0.4, 0.6, 0.4)).points(with_hops=False)["gamma"] == [0.4, 0.6]
+
+
 def test_a_full_grid_in_the_storage_is_not_tried_again(graph, config, tmp_path):
     options = TuneOptions(
         replace(SPACE, num_hops=(1,), num_clusters=(1,)), num_trials=9, sampler="grid", storage=tmp_path / "trials.log"

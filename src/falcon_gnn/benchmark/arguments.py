@@ -89,11 +89,12 @@ class SearchSpace:
         return cls(**{name: tuple(given) for name, given in values.items() if given})
 
     def points(self, *, with_hops: bool) -> dict[str, list[Any]]:
-        """Return the values of each searched option."""
-        points: dict[str, list[Any]] = {"gamma": list(self.gammas)}
+        """Return the values of each searched option, each once."""
+        points: dict[str, Sequence[Any]] = {"gamma": self.gammas}
         if with_hops:
-            points["num_hops"] = list(self.num_hops)
-        return points | {"centrality": list(self.centralities), "num_clusters": list(self.num_clusters)}
+            points["num_hops"] = self.num_hops
+        points |= {"centrality": self.centralities, "num_clusters": self.num_clusters}
+        return {name: list(dict.fromkeys(values)) for name, values in points.items()}
 
 
 @dataclass(frozen=True)
