@@ -109,6 +109,12 @@ def test_a_mean_over_some_of_the_runs_says_so():
     assert "| 83.00 ± 12.71 (2 of 3 runs; not run) |" in text
 
 
+def test_a_run_that_a_plan_names_twice_counts_once():
+    figure = only_figure(Records(plans=[plan(cell(["a", "b", "c", "a"]))], runs=THREE))
+    assert (figure.num_runs, figure.num_planned) == (3, 3)
+    assert figure.mean == pytest.approx(84)
+
+
 def test_a_single_run_has_no_interval():
     assert "| 82.00 (1 run) |" in render(summarise(Records([plan(cell(["a"]))], dict(THREE))), "md")
 

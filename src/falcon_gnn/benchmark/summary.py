@@ -178,7 +178,8 @@ def _all_metrics(metrics: tuple[str, ...], figure: str | None) -> tuple[str, ...
 
 
 def _figure(cell: Cell, entry: _Entry, metric: str, records: Records) -> CellFigure:
-    read, ids = metric_of(metric).read, entry.line["ids"]
+    # A seed, a budget or a centrality that a file names twice is one run, not two.
+    read, ids = metric_of(metric).read, list(dict.fromkeys(entry.line["ids"]))
     done = [records.runs[run_id]["record"] for run_id in ids if run_id in records.runs]
     values = [value for record in done if (value := read(record)) is not None]
     mean, half_width = confidence_interval(values) if values else (None, None)
