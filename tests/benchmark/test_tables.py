@@ -72,6 +72,12 @@ def test_latex_escapes_what_means_something_there():
     assert r"QSIGN & FALCON & PR & 84.00 $\pm$ 4.97 & 84.36 $\pm$ 0.62 & $-$0.36 \\" in text
 
 
+def test_latex_keeps_what_an_error_quotes():
+    failed = {"a": {"run": "r", "error": "x^2 ~ {a: $1} < 3 \\n", "out_of_memory": False}}
+    shown = render(summarise(Records(plans=[plan(cell(["a"]))], errors=failed)), "latex")
+    assert r"x\textasciicircum{}2 \textasciitilde{} \{a: \$1\} $<$ 3 \textbackslash{}n" in shown
+
+
 def test_csv_has_one_row_per_figure():
     (row,) = csv.DictReader(io.StringIO(render(summarise(Records([plan(cell(["a", "b", "c"]))], dict(THREE))), "csv")))
     assert (row["mean"], row["ci95"], row["paper_value"], row["difference"]) == ("84", "4.96828", "84.36", "-0.36")

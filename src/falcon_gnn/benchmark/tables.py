@@ -24,7 +24,11 @@ _CSV_COLUMNS = (
     "benchmark", "dataset", "model", "method", "centrality", "budget", "metric", "unit", "mean", "ci95", "runs",
     "planned_runs", "kept_nodes", "paper_value", "paper_ci95", "difference", "status",
 )  # fmt: skip
-_LATEX = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "±": r"$\pm$", "\N{MINUS SIGN}": "$-$", NOTHING: "--"}
+_LATEX = {
+    "%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": "$<$", ">": "$>$",
+    "±": r"$\pm$", "\N{MINUS SIGN}": "$-$", NOTHING: "--",
+}  # fmt: skip
 _LABELS = ("Model", "Reduction", "Centrality")
 _WORDS = (*_LABELS, "Data set", "Metric", "verdict")
 
