@@ -238,3 +238,10 @@ def test_rows_of_features_can_be_normalised(write_config, tmp_path):
     dataset = make_plan(write_config("normalize_rows = true", FALCON)).runs[0].dataset
     x = execute.load_dataset(dataset, tmp_path).x
     assert x.sum(axis=1) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("table", ["source = 'digits'", "synthetic = {num_nodes = 50, num_edges = 99}"])
+def test_a_split_index_is_refused_where_a_graph_has_none(write_config, tmp_path, table):
+    config = write_config(f"{FALCON}\n[datasets.other]\n{table}\nsplit_index = 2", kind="label_error")
+    outcome = run_benchmark(config, tmp_path / "records.jsonl", BenchOptions(overrides={"datasets": ["other"]}))
+    assert "split_index" in outcome.missing_data["other"]

@@ -15,8 +15,8 @@ from falcon_gnn.benchmark.plan import PlannedRun
 from falcon_gnn.datasets.load import load_graph
 from falcon_gnn.datasets.named import dataset_names
 from falcon_gnn.datasets.splits import SplitOptions, apply_split
-from falcon_gnn.datasets.synthetic import synthetic_graph
-from falcon_gnn.errors import FalconError
+from falcon_gnn.datasets.synthetic import SyntheticShape, synthetic_graph
+from falcon_gnn.errors import FalconError, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.pipeline.run import run, run_reduction
 from falcon_gnn.pipeline.shortage import is_out_of_memory
@@ -104,17 +104,26 @@ def load_dataset(dataset: DatasetConfig, data: Path, *, download: bool = False) 
         OptionError: If it is not there.
         GraphError: If it is unusable.
     """
-    split = {"split": dataset.split, "split_shares": dataset.split_shares, "seed": dataset.split_seed}
+    told = {
+        "split": dataset.split, "split_shares": dataset.split_shares, "seed": dataset.split_seed,
+        "split_index": dataset.split_index, "threshold": dataset.threshold,
+    }  # fmt: skip
     if dataset.synthetic is not None:
-        options = SplitOptions(dataset.split, dataset.split_shares, dataset.split_seed)
-        graph = apply_split(synthetic_graph(dataset.synthetic), options)
+        graph = _draw(dataset, dataset.synthetic)
     elif dataset.source.lower() in dataset_names():
-        named = {"root": data, "threshold": dataset.threshold, "download": download}
-        graph = load_graph(dataset.source, **named, **split)  # type: ignore[arg-type]
+        graph = load_graph(dataset.source, root=data, download=download, **told)  # type: ignore[arg-type]
     else:
-        told = {"split_index": dataset.split_index, "threshold": dataset.threshold}
-        graph = load_graph(data / dataset.source, **split, **told)  # type: ignore[arg-type]
+        graph = load_graph(data / dataset.source, **told)  # type: ignore[arg-type]
     return _with_normal_rows(graph) if dataset.normalize_rows else graph
+
+
+def _draw(dataset: DatasetConfig, shape: SyntheticShape) -> Graph:
+    for name, value in (("split_index", dataset.split_index), ("threshold", dataset.threshold)):
+        if value is not None:
+            msg = f"{name} has no meaning for a drawn graph, got {value!r}. Leave it out; new_splits takes random ones."
+            raise OptionError(msg)
+    options = SplitOptions(dataset.split, dataset.split_shares, dataset.split_seed)
+    return apply_split(synthetic_graph(shape), options)
 
 
 def _record(planned: PlannedRun, graph: Graph, place: Workplace) -> dict[str, Any]:
