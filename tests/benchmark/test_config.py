@@ -53,6 +53,11 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest_one(write_config, tab
         ),
         (f"{FALCON}\n[datasets.other.synthetic]\nnum_nodes = 'a'\nnum_edges = 9", "num_nodes must be a whole number"),
         (f"{FALCON}\n[figure]\nmetric = ['accuracy']", "figure.metric must be a text, got "),
+        (
+            f"{FALCON}\n[datasets.other]\nsource = 'x'\nsplit_index = 2020-01-01",
+            "datasets, other, split_index must be text, a finite number, .* got 2020-01-01",
+        ),
+        (f"{FALCON}\n[coarsen]\nmethod = nan", "coarsen, method must be text, a finite number, .* got nan"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_says_what_is_allowed(write_config, table, message):

@@ -3,6 +3,7 @@
 A file may lie over another one (``extends``, a path from its own folder) and choose among the data sets (``use``).
 """
 
+import math
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -183,6 +184,8 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     """
     path = find_config(path)
     content, place, given = _read_toml(path), path.name, dict(overrides or {})
+    _check_values(place, content)
+    _check_values("overrides", given)
     table, figure = content.get("table", {}), content.get("figure", {})
     _check_type(f"{place}: table", table, dict)
     _check_type(f"{place}: figure", figure, dict)
@@ -317,6 +320,19 @@ def _check_type(name: str, value: Any, kind: type) -> None:
     """Stop at a value that TOML has as something else."""
     if not isinstance(value, kind):
         msg = f"{name} must be a {_TYPES[kind]}, got {value!r}."
+        raise OptionError(msg)
+
+
+def _check_values(name: str, value: Any) -> None:
+    """Stop at a date or an infinite number, which TOML has and a record cannot hold."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            _check_values(f"{name}, {key}", entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _check_values(name, entry)
+    elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not math.isfinite(value)):
+        msg = f"{name} must be text, a finite number, true, false, a list or a table, got {value}."
         raise OptionError(msg)
 
 
