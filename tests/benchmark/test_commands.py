@@ -48,6 +48,15 @@ def test_tables_can_check_figures_and_write_the_page_of_all_of_them(write_config
     assert "Of 1,150 figures 0 have ours beside them." in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("options", "unread"),
+    [(("--paper-page", "p.md", "--out", "t"), "--out"), (("--check", "--format", "csv"), "--format csv")],
+)
+def test_tables_refuse_an_option_that_another_one_leaves_unread(options, unread):
+    with pytest.raises(OptionError, match=f"got {unread}"):
+        call("tables", "records.jsonl", *options)
+
+
 def test_bench_names_what_failed_and_exits_with_one(write_config, tmp_path):
     config = write_config("[methods.FALCON]\ncollapse.node_budget = 1000", kind="label_error")
     done = call("bench", config, "--records", tmp_path / "records.jsonl")

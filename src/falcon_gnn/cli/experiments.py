@@ -11,6 +11,7 @@ from falcon_gnn.cli.option_file import FileCommand
 from falcon_gnn.cli.screen import show_log
 from falcon_gnn.cli.sources import Source, load_source, make_training
 from falcon_gnn.datasets.options import LoadOptions
+from falcon_gnn.errors import OptionError
 from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.reduction.budgets import parse_budget
@@ -113,6 +114,13 @@ def tables(
     from falcon_gnn.benchmark.tables import render, write_tables
     from falcon_gnn.errors import MissingDependencyError
 
+    unread = [name for name, is_given in (("--out", out), ("--check", check), ("--format", form != "md")) if is_given]
+    if paper_page is not None and unread:
+        msg = f"--paper-page writes its page and nothing else, got {unread[0]} too. Leave one of the two out."
+        raise OptionError(msg)
+    if check and form != "md":
+        msg = f"--check prints Markdown only, got --format {form}. Leave one of the two out."
+        raise OptionError(msg)
     if out is not None:
         check_writable(out, option="--out")
     if paper_page is not None:
