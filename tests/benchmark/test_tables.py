@@ -110,6 +110,12 @@ def test_a_failure_is_quoted_below_the_table():
     assert "- Failed (Cora, seed 0): x" in render(summarise(records), "md")
 
 
+def test_an_error_that_says_no_more_than_its_run_is_quoted_too():
+    shown = render(summarise(Records(plans=[plan(cell(["a"]))], errors={"a": {"error": "E: x"}})), "md")
+    assert "| failed |" in shown
+    assert "- Failed (a): E: x" in shown
+
+
 def test_a_mean_over_some_of_the_runs_says_so():
     text = render(summarise(Records([plan(cell(["a", "b", "z"]))], dict(THREE))), "md")
     assert "| 83.00 ± 12.71 (2 of 3 runs; not run) |" in text

@@ -200,7 +200,7 @@ def _kept(cell: Cell, records: list[Mapping[str, Any]]) -> Kept | None:
 
 def _status(cell: Cell, ids: list[str], records: Records) -> str:
     errors = [records.errors[run_id] for run_id in ids if run_id in records.errors]
-    if any(error["out_of_memory"] for error in errors):
+    if any(error.get("out_of_memory") for error in errors):
         return "out of memory"
     if errors:
         return "failed"
@@ -227,8 +227,9 @@ def _notes(dataset: str, entries: Mapping[Cell, _Entry], records: Records) -> It
         yield f"No data: {records.missing_data[dataset]}"
     if any("gpu_memory" in plan["datasets"][dataset]["metrics"] for plan in plans.values()):
         yield from _memory_notes(own, records)
-    errors = [records.errors.get(run_id) for entry in own.values() for run_id in entry.line["ids"]]
-    yield from name_failures({error["run"]: error["error"] for error in errors if error is not None})
+    failed = [run_id for entry in own.values() for run_id in entry.line["ids"] if run_id in records.errors]
+    errors = ((run_id, records.errors[run_id]) for run_id in failed)
+    yield from name_failures({error.get("run", run_id): error["error"] for run_id, error in errors})
 
 
 def _override_notes(own: Mapping[Cell, _Entry], records: Records) -> Iterator[str]:
