@@ -92,3 +92,9 @@ def test_the_paper_sized_image_graph_has_the_known_number_of_edges(shared_datase
 def test_memory_stays_far_below_all_pairs():
     x = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)
     assert traced_peak(lambda: cosine_edges(x, 0.9999)) < 200 * 2**20 < 20_000**2 * 4 / 7
+
+
+def test_pairs_of_equal_rows_count_towards_the_wanted_edges():
+    # In float32 the cosine of two of the first rows is above 1.
+    x = np.concatenate([np.full((40, 7), 0.3), np.eye(7) + 1])
+    assert cosine_edges(x, threshold_for_edges(x, 780)).shape[1] == 780

@@ -55,7 +55,8 @@ def threshold_for_edges(x: ArrayLike, num_edges: float) -> float:
     """
     counts = np.zeros(_NUM_STEPS, np.int64)
     for _, cosine in _cosine_blocks(_checked_rows(x)):
-        counts += np.histogram(cosine, _NUM_STEPS, (0.0, 1.0))[0]
+        # Rounding takes the cosine of equal rows above 1, where nothing would be counted.
+        counts += np.histogram(np.minimum(cosine, 1, out=cosine), _NUM_STEPS, (0.0, 1.0))[0]
     num_above = counts[::-1].cumsum()[::-1]
     return int(np.abs(num_above - num_edges).argmin()) / _NUM_STEPS
 
