@@ -70,6 +70,11 @@ def test_a_split_that_the_source_lacks_is_refused(split):
         apply_split(_graph(), SplitOptions(split))
 
 
+def test_full_without_a_node_to_train_on_is_refused():
+    with pytest.raises(OptionError, match=r"needs nodes that are not held out, and .* Use split='random'"):
+        apply_split(_graph(val_mask=np.ones(10, np.bool_)), SplitOptions("full"))
+
+
 def test_unknown_splits_and_impossible_shares_are_refused():
     with pytest.raises(OptionError, match="split must be one of public, full, random"):
         SplitOptions("official")

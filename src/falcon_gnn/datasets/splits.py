@@ -60,7 +60,7 @@ def apply_split(graph: Graph, options: SplitOptions) -> Graph:
         options: The choice.
 
     Raises:
-        OptionError: If the source lacks the masks that the choice stands on.
+        OptionError: If the source lacks the masks that the choice stands on, or these leave no node to train on.
     """
     masks = {name: getattr(graph, name) for name in MASK_NAMES}
     if options.split == "random":
@@ -73,7 +73,11 @@ def apply_split(graph: Graph, options: SplitOptions) -> Graph:
         if not held_out:
             msg = "split='full' needs a val_mask or test_mask, and this source has none. Use split='random'."
             raise OptionError(msg)
-        return graph.replace(train_mask=~np.logical_or.reduce(held_out))
+        left = ~np.logical_or.reduce(held_out)
+        if not left.any():
+            msg = "split='full' needs nodes that are not held out, and this source has none. Use split='random'."
+            raise OptionError(msg)
+        return graph.replace(train_mask=left)
     return graph
 
 
