@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from falcon_gnn.errors import OptionError
+from falcon_gnn.errors import FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
@@ -56,6 +56,12 @@ def test_protected_nodes_stay_and_are_no_candidates():
     result = collapse(_two_classes(), node_budget=12, selection="herding", merge="drop", protect=np.array([3, 7]))
     assert {3, 7} <= set(result.kept.tolist())
     assert len(result.kept) == 12
+
+
+def test_a_graph_without_features_is_told_what_herding_goes_by():
+    graph = _two_classes().replace(x=None)
+    with pytest.warns(FalconWarning, match=r"selection='herding' compares features, .* or use another one"):
+        collapse(graph, node_budget=12, selection="herding")
 
 
 def test_herding_is_no_option_of_alike_groups():

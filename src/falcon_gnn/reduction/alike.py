@@ -112,9 +112,11 @@ def node_space(graph: Graph, scope: ScopedGraph, config: CollapseConfig, encodin
         assert encoding is not None
         labels = label_columns(encoding, MAX_COLUMNS if graph.x is None else MAX_COLUMNS // 2, config.seed)
     if graph.x is None:
+        is_alike = config.groups == "alike"
+        option, other = ("groups='alike'", "groups='neighbors'") if is_alike else ("selection='herding'", "another one")
         msg = (
-            "groups='alike' compares features, and this graph has none: nodes are alike by their labels alone. Give it "
-            "features with graph.replace(x=...), or use groups='neighbors'."
+            f"{option} compares features, and this graph has none: nodes are alike by their labels alone. Give it "
+            f"features with graph.replace(x=...), or use {other}."
         )
         warnings.warn(msg, FalconWarning, stacklevel=5)
     else:
