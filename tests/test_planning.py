@@ -1,5 +1,6 @@
 """Memory budgets in bytes become node budgets that fit, and the next larger one does not."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -40,6 +41,7 @@ from falcon_gnn.training.shapes import (
 )
 from falcon_gnn.training.sources import make_source
 from falcon_gnn.training.steps import make_optimizer, pieces_of, training_step
+from falcon_gnn.training.trainer import train
 from falcon_gnn.training.workspace import CPU_WORKSPACE_BYTES, workspace_bytes
 
 SHAPE = GraphShape(3_000, 12_000, 40, 7, "classes", 3_000, parts=PartShape(0.35, 0.3, 0.35, 0.2, 0.05, 0.0, 0.0))
@@ -129,6 +131,34 @@ def test_the_prediction_equals_the_measure_of_a_real_step(
     # The largest sizes of different batches may come together in the prediction of the models with parts.
     slack = 1.1 if config.model.uses_parts else 1.0
     assert measured.total <= predicted <= slack * measured.total
+
+
+def _with_unknown_cells(graph: Graph) -> Graph:
+    y = np.random.default_rng(1).integers(-1, 2, (graph.num_nodes, 30))
+    return graph.replace(y=y)
+
+
+def _of_weighted_nodes(graph: Graph) -> Graph:
+    return graph.replace(node_weight=np.arange(1.0, graph.num_nodes + 1))
+
+
+def _of_weighted_nodes_with_unknown_cells(graph: Graph) -> Graph:
+    return _of_weighted_nodes(_with_unknown_cells(graph))
+
+
+def _with_probabilities(graph: Graph) -> Graph:
+    return graph.replace(label_distribution=np.full((graph.num_nodes, 4), 0.25, np.float32))
+
+
+@pytest.mark.parametrize("model", ["gcn", "sign", "qsign"])
+@pytest.mark.parametrize(
+    "change", [_with_unknown_cells, _of_weighted_nodes, _of_weighted_nodes_with_unknown_cells, _with_probabilities]
+)
+def test_the_prediction_knows_what_targets_hold(change: Callable[[Graph], Graph], model: str, graph: Graph) -> None:
+    trained, config = change(graph.subgraph(np.arange(500))), replace(config_of(model), num_epochs=1)
+    measured = train(trained, config, progress=False).memory
+    assert measured is not None
+    assert measured.total == estimate_memory(shape_of_graph(trained, config), config).total - CPU_WORKSPACE_BYTES
 
 
 def test_the_kinds_of_a_full_batch_are_told_apart(graph: Graph) -> None:

@@ -10,7 +10,7 @@ from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.batches import BatchSource, KeepsFeatures
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.partition import BatchSize
-from falcon_gnn.training.shapes import GraphShape, predict_step
+from falcon_gnn.training.shapes import GraphShape, predict_step, shape_of_targets
 from falcon_gnn.training.weights import ModelSpec
 from falcon_gnn.training.workspace import tensor_memory, workspace_bytes
 
@@ -36,8 +36,9 @@ def place_features(
     if config.features_on == "auto":
         size = BatchSize.largest([batch.size for batch in source.sizes(1)])
         shape = GraphShape(
-            graph.num_nodes, graph.num_edges, graph.num_features, spec.num_outputs, spec.task, size.num_targets
-        )
+            graph.num_nodes, graph.num_edges, graph.num_features, spec.num_outputs, spec.task, size.num_targets,
+            targets=shape_of_targets(graph, config, spec.task),
+        )  # fmt: skip
         step = predict_step(shape, size, replace(config, features_on="host")).total + workspace_bytes(config)
         free, needed = tensor_memory(device), step + source.feature_bytes
         where = "on the card" if needed <= free else "in host memory"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from falcon_gnn.graph import Graph
-from falcon_gnn.labels import Task
+from falcon_gnn.labels import Task, known_cells
 from falcon_gnn.propagation import normalized_csr
 from falcon_gnn.quantization.kernel_choice import standing_for
 from falcon_gnn.training.batches import Batch, GraphBatch, RowBatch, stored_by_row
@@ -21,7 +21,7 @@ from falcon_gnn.training.models import Features, GraphInput, build_model
 from falcon_gnn.training.partition import BatchSize, PartSizes, split_graph
 from falcon_gnn.training.propagation import SparseMatrix
 from falcon_gnn.training.steps import group_size, make_optimizer, pieces_of, training_step
-from falcon_gnn.training.targets import Targets, resolve_task, training_nodes
+from falcon_gnn.training.targets import Targets, require_labels, resolve_task, training_nodes
 
 _SPARSE_INDEX_BYTES_LIMIT = 2**31
 _PREDICTED_PIECES = 2
@@ -42,6 +42,21 @@ class PartShape:
 
 
 @dataclass(frozen=True)
+class TargetShape:
+    """What the memory of a loss depends on, beside the number of labels.
+
+    Attributes:
+        has_unknown: Whether cells are unknown, which takes a matrix of weights and one of filled-in values.
+        is_weighted: Whether the nodes have weights.
+        num_shares: Columns of classes as probabilities; 0 for class numbers.
+    """
+
+    has_unknown: bool = False
+    is_weighted: bool = False
+    num_shares: int = 0
+
+
+@dataclass(frozen=True)
 class GraphShape:
     """What the memory of training on a graph depends on.
 
@@ -55,6 +70,7 @@ class GraphShape:
         input_entries: Stored entries of ÃX where training keeps it sparse, None where it is dense.
         feature_entries: Likewise of X, for ``concat_self``.
         parts: The largest batch of METIS parts, for the models that have them.
+        targets: What the targets hold beside a label of each node.
     """
 
     num_nodes: int
@@ -66,6 +82,7 @@ class GraphShape:
     input_entries: int | None = None
     feature_entries: int | None = None
     parts: PartShape | None = None
+    targets: TargetShape = TargetShape()
 
     def with_nodes(self, num_nodes: int) -> "GraphShape":
         """Return the shape expected after a collapse to ``num_nodes``.
@@ -146,6 +163,7 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
         num_outputs,
         task,
         len(training_nodes(graph, task)),
+        targets=shape_of_targets(graph, config, task),
     )
     if config.trains_on_rows:
         return shape
@@ -167,6 +185,22 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     wholes = replace(whole, halo_nodes=graph.num_nodes, halo_entries=whole.num_entries)
     shares = (part / max(1, count) for part, count in zip(largest, astuple(wholes), strict=True))
     return replace(shape, parts=PartShape(*shares))
+
+
+def shape_of_targets(graph: Graph, config: TrainConfig, task: Task) -> TargetShape:
+    """Return what the targets of a graph's training nodes hold.
+
+    Args:
+        graph: What is trained on.
+        config: How it is trained.
+        task: What the labels are.
+    """
+    is_weighted = graph.node_weight is not None and config.weight_power > 0
+    if task == "classes":
+        shares = graph.label_distribution
+        return TargetShape(is_weighted=is_weighted, num_shares=0 if shares is None else shares.shape[1])
+    known = known_cells(require_labels(graph), task)[training_nodes(graph, task)]
+    return TargetShape(has_unknown=not known.all(), is_weighted=is_weighted)
 
 
 @lru_cache(maxsize=1_024)
@@ -263,9 +297,10 @@ def _fake_batch(graph: GraphShape, batch: BatchSize, config: TrainConfig) -> Bat
 
 
 def _fake_targets(graph: GraphShape, num_targets: int) -> Targets:
-    if graph.task == "classes":
-        return Targets(torch.empty(num_targets, dtype=torch.int64), "classes")
-    return Targets(torch.empty(num_targets, graph.num_outputs), graph.task)
+    held, is_numbered = graph.targets, graph.task == "classes" and not graph.targets.num_shares
+    width = held.num_shares or graph.num_outputs
+    values = torch.empty(num_targets, dtype=torch.int64) if is_numbered else torch.empty(num_targets, width)
+    return Targets(values, graph.task, held.has_unknown, torch.empty(num_targets) if held.is_weighted else None)
 
 
 def fake_sparse(num_rows: int, num_columns: int, num_entries: int, *, with_transpose: bool = False) -> SparseMatrix:
