@@ -26,7 +26,7 @@ from falcon_gnn.datasets.options import FEATURE_NAMES, LABEL_NAMES
 from falcon_gnn.errors import FalconWarning, GraphError, OptionError
 from falcon_gnn.files import ArrayBlocks
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, Graph
-from falcon_gnn.graph_checks import Features
+from falcon_gnn.graph_checks import Features, check_attribute_names
 from falcon_gnn.labels import infer_task
 from falcon_gnn.masks import find_masks
 from falcon_gnn.progress import tell_share
@@ -203,10 +203,7 @@ def nodes_to_arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     Raises:
         GraphError: If a node attribute bears a name of the layout.
     """
-    clash = sorted(RESERVED_NAMES & set(graph.node_attributes))
-    if clash:
-        msg = f"node_attributes must not be named {', '.join(clash)}: the file uses these names. Rename them."
-        raise GraphError(msg)
+    check_attribute_names(graph.node_attributes, RESERVED_NAMES, "the file")
     arrays = {"num_nodes": np.array(graph.num_nodes, np.int64), **_feature_arrays(graph.x)}
     for name in (*_PLAIN_NAMES, *MASK_NAMES):
         if getattr(graph, name) is not None:
