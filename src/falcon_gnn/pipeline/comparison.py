@@ -111,8 +111,9 @@ def _percent(share: float) -> str:
 
 def _split_peak(memory: "MemoryPeak") -> Table:
     """Return what a peak holds, by kind."""
-    kinds = ("parameters", "gradients", "optimizer", "activations", "inputs", "temporaries")
-    rows = [(kind, getattr(memory, kind) / 2**20) for kind in kinds]
+    from falcon_gnn.training.memory import KINDS
+
+    rows = [(kind, getattr(memory, kind) / 2**20) for kind in KINDS]
     return Table(["Kind", "MiB at the peak"], [*rows, ("total", memory.total_mib)], "What the peak memory holds.")
 
 
