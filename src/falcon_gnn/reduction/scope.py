@@ -92,11 +92,11 @@ def encode_scope(graph: Graph, scope: ScopedGraph, config: CollapseConfig) -> La
     inside = np.zeros(graph.num_nodes, np.bool_)
     inside[scope.ids if scope.visible is None else scope.ids[scope.visible]] = True
     check_labels(graph.y, task, inside, is_told=config.task is not None)
-    num_classes = config.num_classes
-    width = 0 if graph.label_distribution is None else graph.label_distribution.shape[1]
-    if num_classes is None and task == "classes" and width > class_ids(seen).max(initial=-1):
+    num_classes, shares = config.num_classes, graph.label_distribution
+    if num_classes is None and task == "classes" and shares is not None:
         # The likeliest class of a group may be one that no node bears.
-        num_classes = width or None
+        width = shares.shape[1]
+        num_classes = width if width > class_ids(seen).max(initial=0) else None
     return encode_labels(y, task, num_classes, scope.visible)
 
 
