@@ -11,6 +11,7 @@ from falcon_gnn.training.batches import BatchSource, KeepsFeatures
 from falcon_gnn.training.config import TrainConfig
 from falcon_gnn.training.partition import BatchSize
 from falcon_gnn.training.shapes import GraphShape, predict_step, shape_of_targets
+from falcon_gnn.training.targets import training_nodes
 from falcon_gnn.training.weights import ModelSpec
 from falcon_gnn.training.workspace import tensor_memory, workspace_bytes
 
@@ -37,7 +38,7 @@ def place_features(
         size = BatchSize.largest([batch.size for batch in source.sizes(1)])
         shape = GraphShape(
             graph.num_nodes, graph.num_edges, graph.num_features, spec.num_outputs, spec.task, size.num_targets,
-            targets=shape_of_targets(graph, config, spec.task),
+            targets=shape_of_targets(graph, config, spec.task, training_nodes(graph, spec.task)),
         )  # fmt: skip
         step = predict_step(shape, size, replace(config, features_on="host")).total + workspace_bytes(config)
         free, needed = tensor_memory(device), step + source.feature_bytes

@@ -6,6 +6,7 @@ from math import ceil
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from falcon_gnn.graph import Graph
@@ -156,14 +157,15 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     """
     require_features(graph)
     task, num_outputs = resolve_task(graph, label_graph or graph, config.task, config.num_classes)
+    nodes = training_nodes(graph, task)
     shape = GraphShape(
         graph.num_nodes,
         graph.num_edges,
         graph.num_features,
         num_outputs,
         task,
-        len(training_nodes(graph, task)),
-        targets=shape_of_targets(graph, config, task),
+        len(nodes),
+        targets=shape_of_targets(graph, config, task, nodes),
     )
     if config.trains_on_rows:
         return shape
@@ -187,20 +189,21 @@ def shape_of_graph(graph: Graph, config: TrainConfig, label_graph: Graph | None 
     return replace(shape, parts=PartShape(*shares))
 
 
-def shape_of_targets(graph: Graph, config: TrainConfig, task: Task) -> TargetShape:
+def shape_of_targets(graph: Graph, config: TrainConfig, task: Task, nodes: NDArray[np.int64]) -> TargetShape:
     """Return what the targets of a graph's training nodes hold.
 
     Args:
         graph: What is trained on.
         config: How it is trained.
         task: What the labels are.
+        nodes: The training nodes, as :func:`training_nodes` returns them.
     """
     is_weighted = graph.node_weight is not None and config.weight_power > 0
     if task == "classes":
         shares = graph.label_distribution
         return TargetShape(is_weighted=is_weighted, num_shares=0 if shares is None else shares.shape[1])
-    known = known_cells(require_labels(graph), task)[training_nodes(graph, task)]
-    return TargetShape(has_unknown=not known.all(), is_weighted=is_weighted)
+    has_unknown = not known_cells(require_labels(graph)[nodes], task).all()
+    return TargetShape(has_unknown=has_unknown, is_weighted=is_weighted)
 
 
 @lru_cache(maxsize=1_024)
