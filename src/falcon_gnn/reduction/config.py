@@ -65,6 +65,10 @@ class CollapseConfig:
             ``teacher``. That is a ridge regression on 2k hops, whose probabilities then also label the groups
             (:mod:`falcon_gnn.reduction.teacher`). Nodes selected at random or by herding can be labelled so too, which
             is a baseline.
+        soft_labels: Share, from 0 to 0.5, of what other nodes say of a node in its label (ours): a class becomes
+            probabilities, of which a ridge regression on hops and on neighbors' labels has this share. A group has the
+            mean of its members. Other labels than classes, and those of a graph without features, stay as they are.
+            See :mod:`falcon_gnn.reduction.soft_labels`.
 
     Raises:
         BudgetError: If the budget is out of range.
@@ -88,6 +92,7 @@ class CollapseConfig:
     groups: GroupRule = "neighbors"
     num_hops: int = 2
     cluster_on: ClusterOn = "hops"
+    soft_labels: float = 0.0
 
     @classmethod
     def recommended(cls, node_budget: int | float, **options: Any) -> Self:
@@ -113,6 +118,12 @@ class CollapseConfig:
         if not (is_number(self.gamma) and 0 <= self.gamma <= 1):
             msg = f"gamma must lie in [0, 1] (0: labels only, 1: features only), got {self.gamma!r}."
             raise OptionError(msg)
+        if not (is_number(self.soft_labels) and 0 <= self.soft_labels <= 0.5):
+            msg = (
+                "soft_labels must lie in [0, 0.5], so that a node's own label stays the likeliest, got "
+                f"{self.soft_labels!r}."
+            )
+            raise OptionError(msg)
         if not is_number(self.node_budget) or not self.node_budget > 0:
             msg = f"node_budget must be a positive int (nodes) or a float in (0, 1] (share), got {self.node_budget!r}."
             raise BudgetError(msg)
@@ -129,7 +140,13 @@ class CollapseConfig:
                 f"groups={self.groups!r} with selection={self.selection!r}. Set one of them, or leave it out."
             )
             raise OptionError(msg)
-        least_hops = 1 if self.groups == "alike" else 0
+        if self.cluster_on == "teacher" and self.soft_labels > 0:
+            msg = (
+                f"soft_labels={self.soft_labels!r} has no meaning with cluster_on='teacher', whose probabilities label "
+                "the groups. Leave one of them out."
+            )
+            raise OptionError(msg)
+        least_hops = 1 if self.groups == "alike" or self.soft_labels > 0 else 0
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):
             check_whole(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):

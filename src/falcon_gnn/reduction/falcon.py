@@ -21,9 +21,12 @@ from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import MergedEdges, merge_edges, merge_into_neighbors, order_removals
 from falcon_gnn.reduction.herding import select_by_herding
+from falcon_gnn.reduction.hop_space import hop_space, neighbor_labels
 from falcon_gnn.reduction.matrix import build_matrix
+from falcon_gnn.reduction.partition import Points
 from falcon_gnn.reduction.report import make_report
 from falcon_gnn.reduction.result import CollapseResult, spread_to_input
+from falcon_gnn.reduction.ridge import RidgeLabels
 from falcon_gnn.reduction.scope import (
     ScopedGraph,
     choose_scope,
@@ -33,6 +36,7 @@ from falcon_gnn.reduction.scope import (
     protected_nodes,
     resolve_scope,
 )
+from falcon_gnn.reduction.soft_labels import SoftLabels
 from falcon_gnn.reduction.teacher import Teacher
 from falcon_gnn.resources import require_memory
 
@@ -124,6 +128,9 @@ def collapse(
         if choice.teacher is not None:
             weight = None if graph.node_weight is None else graph.node_weight[scope.ids]
             arrays |= taught_arrays(choice.teacher, groups, config.merge == "mean", weight)
+        if choice.soft_labels is not None:
+            is_mean = config.merge == "mean"
+            arrays["label_distribution"] = choice.soft_labels.of_groups(graph, groups, is_mean=is_mean)
         reduced = Graph(merged.indptr, merged.indices, merged.edge_weight, **drop_empty_masks(arrays))
     with clock.stage("report"):
         shown = _shown_options(config, own_scores is not None, own_clusters)
@@ -158,6 +165,7 @@ class _Choice:
     phi: NDArray[np.float64]
     rank: IdArray
     teacher: Teacher | None = None
+    soft_labels: SoftLabels | None = None
 
 
 def _choose_neighbors(
@@ -195,7 +203,8 @@ def _choose_neighbors(
     with clock.stage("contraction", (0.0, _MERGING_SHARE)):
         groups = _contract(scope, order, rank, np.flatnonzero(survives), config.merge)
     budgets = budgets + np.bincount(cluster[protected], minlength=len(budgets))
-    return _Choice(groups, order, cluster, budgets, phi, rank, teacher)
+    soft_labels = _fit_soft_labels(graph, scope, config, encoding, clock, points if is_herding else None)
+    return _Choice(groups, order, cluster, budgets, phi, rank, teacher, soft_labels)
 
 
 def _fit_teacher(
@@ -206,6 +215,22 @@ def _fit_teacher(
         return None
     with clock.stage("teacher"):
         return make_teacher(graph, scope, config, encoding)
+
+
+def _fit_soft_labels(
+    graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None, clock: StageClock,
+    points: Points | None,
+) -> SoftLabels | None:  # fmt: skip
+    """Return the soft labels, if there are to be any; ``points`` are the hop features, where there are some already."""
+    if config.soft_labels == 0 or graph.x is None or encoding is None:
+        return None
+    if encoding.task != "classes" or not encoding.labelled.any():
+        return None
+    with clock.stage("soft labels"):
+        if points is None:
+            points = hop_space(graph.x, scope, config.num_hops, config.seed)
+        features = np.concatenate([points, neighbor_labels(scope, encoding, config.seed)], axis=1)
+        return SoftLabels(config.soft_labels, encoding, RidgeLabels(features, encoding))
 
 
 def _choose_alike(
@@ -227,6 +252,7 @@ def _choose_alike(
             points, kind, own_clusters, protected, budget,
             is_classes=encoding is not None and encoding.task == "classes", seed=config.seed,
         )  # fmt: skip
+    soft_labels = _fit_soft_labels(graph, scope, config, encoding, clock, points)
     removed = np.ones(num_nodes, np.bool_)
     removed[found.kept] = False
     assignment = found.assignment
@@ -235,7 +261,7 @@ def _choose_alike(
         assignment[found.kept] = np.arange(budget)
     return _Choice(
         Groups(scope.ids, assignment, found.kept), np.flatnonzero(removed), found.clusters, found.cluster_budgets,
-        np.full(num_nodes, np.nan), np.full(num_nodes, -1, np.int64), teacher,
+        np.full(num_nodes, np.nan), np.full(num_nodes, -1, np.int64), teacher, soft_labels,
     )  # fmt: skip
 
 

@@ -82,6 +82,28 @@ def label_columns(encoding: LabelEncoding, num_columns: int, seed: int) -> Point
     return result
 
 
+def neighbor_labels(scope: ScopedGraph, encoding: LabelEncoding, seed: int) -> Points:
+    """Return D^(-1/2) A D^(-1/2) Y of the nodes in scope, each row divided by its length: what their neighbors bear.
+
+    A node's own label has no part in its row, so that a regression on it can be asked about nodes left out.
+
+    Args:
+        scope: The n nodes that take part.
+        encoding: Their visible labels, projected as by :func:`label_columns`.
+        seed: Draws the start of the iteration.
+
+    Returns:
+        Shape ``(n, min(L, 64))``; a node without labelled neighbors has zeros.
+    """
+    num_nodes, width = len(scope.ids), min(encoding.num_labels, MAX_COLUMNS)
+    require_memory(8 * num_nodes * width, f"hold the labels of the neighbors of {num_nodes:,} nodes")
+    labels = label_columns(encoding, MAX_COLUMNS, seed)
+    spread = np.empty_like(labels)
+    _Adjacency(scope, has_loops=False).multiply(labels, spread)
+    _normalize(spread)
+    return spread
+
+
 def join_columns(features: Points | None, labels: Points | None, gamma: float) -> Points | None:
     """Return features and labels side by side, γ and 1 - γ being their shares of the variance.
 
@@ -130,14 +152,16 @@ class _Rows:
 
 
 class _Adjacency:
-    """Products with Ã of the nodes in scope; only a factor per node is held beside the graph."""
+    """Products with Ã of the nodes in scope, or without its loops; only a factor per node is held beside the graph."""
 
-    def __init__(self, scope: ScopedGraph) -> None:
+    def __init__(self, scope: ScopedGraph, *, has_loops: bool = True) -> None:
         self.indptr, self.indices = scope.indptr, scope.indices
         num_nodes = len(scope.ids)
         self.weight = np.empty(0) if scope.edge_weight is None else scope.edge_weight
         self.own = np.ones(num_nodes) if scope.self_weight is None else scope.self_weight.astype(np.float64)
-        self.scale = inverse_root_degrees(scope.indptr, scope.edge_weight, scope.self_weight)
+        if not has_loops:
+            self.own = np.zeros(num_nodes)
+        self.scale = inverse_root_degrees(scope.indptr, scope.edge_weight, self.own)
 
     def multiply(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
         """Write ÃH into ``target``, another array."""

@@ -1,0 +1,72 @@
+"""Labels of a reduced graph that say how sure they are (ours)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from falcon_gnn.graph import Graph
+from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.reduction.attributes import Groups
+from falcon_gnn.reduction.grouping import IdArray
+from falcon_gnn.reduction.ridge import FloatArray, RidgeLabels
+
+_BLOCK_VALUES = 1 << 20
+"""Doubles of labels that are averaged together."""
+
+
+@dataclass(frozen=True)
+class SoftLabels:
+    """(1 - s)·y + s·p for the labelled nodes in scope; p is what a ridge regression says of a node without its label.
+
+    Attributes:
+        share: s.
+        encoding: The visible classes.
+        ridge: Fitted on them.
+    """
+
+    share: float
+    encoding: LabelEncoding
+    ridge: RidgeLabels
+
+    def of_groups(self, graph: Graph, groups: Groups, *, is_mean: bool) -> NDArray[np.float32]:
+        """Return the soft label of each survivor, shape ``(num_kept, L)``; without any, the shares of the classes.
+
+        Args:
+            graph: The input; its ``label_distribution`` stands for y where it has one, its ``node_weight`` weighs.
+            groups: The groups.
+            is_mean: Whether a survivor has the mean of its group's labelled members, or its own.
+        """
+        num_kept = len(groups.kept)
+        members, owner = groups.kept, np.arange(num_kept)
+        if is_mean:
+            members = np.argsort(groups.assignment, kind="stable")
+            members = members[groups.assignment[members] >= 0]
+            owner = groups.assignment[members]
+        is_labelled = self.encoding.labelled[members]
+        members, owner = members[is_labelled], owner[is_labelled]
+        totals, weights = np.zeros((num_kept, self.encoding.num_labels)), np.zeros(num_kept)
+        for part in self._blocks(len(members)):
+            ids = groups.scope_ids[members[part]]
+            weight = np.ones(len(ids)) if graph.node_weight is None else graph.node_weight[ids].astype(np.float64)
+            rows = self._rows(graph, members[part], ids) * weight[:, None]
+            # Members of a group follow one another.
+            starts = np.flatnonzero(np.diff(owner[part], prepend=-1))
+            totals[owner[part][starts]] += np.add.reduceat(rows, starts, axis=0)
+            weights[owner[part][starts]] += np.add.reduceat(weight, starts)
+        known = weights > 0
+        totals[known] /= weights[known, None]
+        totals[~known] = self.ridge.mean
+        return totals.astype(np.float32)
+
+    def _rows(self, graph: Graph, nodes: IdArray, ids: IdArray) -> FloatArray:
+        own: NDArray[Any] = self.encoding.rows(nodes)
+        if graph.label_distribution is not None:
+            own = graph.label_distribution[ids]
+        return (1 - self.share) * own + self.share * self.ridge.left_out(nodes)
+
+    def _blocks(self, num_nodes: int) -> Iterator[slice]:
+        step = max(1, _BLOCK_VALUES // self.encoding.num_labels)
+        return (slice(start, start + step) for start in range(0, num_nodes, step))
