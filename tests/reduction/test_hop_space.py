@@ -57,6 +57,15 @@ def test_features_of_low_rank_keep_every_distance_when_projected():
     assert space @ space.T == pytest.approx(whole @ whole.T, abs=1e-4)
 
 
+@pytest.mark.parametrize("max_columns", [8, 15, 16])
+def test_a_hop_has_two_columns_however_many_hops_there_are(max_columns):
+    graph = _random_graph()
+    space = hop_space(graph.x, resolve_scope(graph, None), 8, 0, max_columns)
+    assert space.shape == (120, 16)
+    assert np.linalg.norm(space.reshape(120, 8, 2), axis=2) == pytest.approx(1, abs=1e-5)
+    assert len(np.unique(space.round(6), axis=0)) == 120
+
+
 def test_sparse_and_dense_features_give_the_same_space():
     graph = _random_graph()
     sparse = graph.replace(x=csr_array(graph.x))

@@ -16,6 +16,8 @@ from falcon_gnn.threads import one_thread
 
 MAX_COLUMNS = 64
 """Columns of the space; the reduction holds so many floats per node beside the graph, and a few more for a moment."""
+_FEWEST_COLUMNS = 2
+"""Of a hop, however many hops there are: a single number divided by its length is a sign."""
 _SUBSPACE_STEPS = 3
 _BLOCKS = 64
 _BLOCK_VALUES = 1 << 22
@@ -33,12 +35,12 @@ def hop_space(x: Features, scope: ScopedGraph, num_hops: int, seed: int, max_col
         scope: The n nodes that take part.
         num_hops: k, >= 1.
         seed: Draws the start of the iteration.
-        max_columns: Columns in all, at least k.
+        max_columns: Columns in all, beyond which a hop still has two.
 
     Returns:
-        Shape ``(n, k·min(F, max_columns // k))``; a row of zeros stays.
+        Shape ``(n, k·min(F, max(2, max_columns // k)))``; a row of zeros stays.
     """
-    num_nodes, width = len(scope.ids), min(x.shape[1], max_columns // num_hops)
+    num_nodes, width = len(scope.ids), min(x.shape[1], max(_FEWEST_COLUMNS, max_columns // num_hops))
     require_memory(4 * num_nodes * width * num_hops, f"hold the hop features of {num_nodes:,} nodes")
     adjacency = _Adjacency(scope)
     rows = _Rows(x, None if scope.is_whole else scope.ids)
