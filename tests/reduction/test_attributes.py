@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -212,6 +214,14 @@ def test_nodes_of_a_collapse_count_by_their_weights_in_the_next_one():
     result = collapse(graph, node_budget=2, centrality=HUB_FIRST, num_clusters=1, merge="mean")
     np.testing.assert_allclose(result.graph.x[:, 0], [np.average(x[:4, 0], weights=weight[:4]), 4])
     assert result.graph.y.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("reduce", [partial(collapse, merge="mean", edge_weights="count", num_clusters=1), coarsen])
+def test_what_survives_keeps_its_own_weights_where_nodes_are_not_grouped_alike(reduce):
+    graph = Graph.from_edges(STAR, 5, x=np.eye(5), node_weight=np.arange(1.0, 6), self_weight=np.arange(5.0))
+    result = reduce(graph, node_budget=2)
+    assert result.graph.node_weight.tolist() == (result.kept + 1).tolist()
+    assert result.graph.self_weight.tolist() == result.kept.tolist()
 
 
 @pytest.mark.parametrize("groups", ["neighbors", "alike"])
