@@ -44,6 +44,14 @@ def test_no_mask_means_that_every_node_and_label_takes_part():
     assert "split='random'" in note
 
 
+@pytest.mark.parametrize(("centrality", "is_told"), [("degree", True), ("eigenvector", False)])
+def test_a_centrality_ranks_nothing_where_nodes_are_grouped_alike(centrality, is_told):
+    graph = Graph.from_edges(_EDGES, 6, x=np.eye(6), y=_MASK.astype(int), train_mask=_MASK)
+    notes = collapse(graph, node_budget=3, groups="alike", centrality=centrality).report.notes
+    told = "groups='alike' ranks no nodes: centrality='degree' had no say. Leave it out, or use groups='neighbors'."
+    assert notes == ((told,) if is_told else ())
+
+
 def test_given_clusters_leave_options_without_effect():
     (note,) = _notes(x=np.eye(6), y=_Y, train_mask=_MASK, clusters=np.zeros(6, int))
     assert note.startswith("clusters= was given: num_clusters, gamma")
@@ -60,7 +68,7 @@ def test_groups_of_alike_nodes_stay_inside_given_clusters_and_hear_the_labels_to
 def test_alike_groups_of_a_graph_whose_neighbors_are_not_are_told_so():
     def notes(y, **options):
         graph = Graph.from_edges(_EDGES, 6, x=np.eye(6), y=np.array(y), train_mask=np.ones(6, bool))
-        return collapse(graph, node_budget=4, centrality="degree", num_clusters=1, **options).report.notes
+        return collapse(graph, node_budget=4, num_clusters=1, **options).report.notes
 
     (note,) = notes([0, 1, 0, 1, 0, 1], groups="alike")
     assert note.startswith("Neighbors are of one class hardly more often than by chance (adjusted homophily -1.00")

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from falcon_gnn.reduction.config import CollapseConfig
+
 _MOST_DROPPED = 0.1
 _MOST_NAMES = 12
 _LEAST_HOMOPHILY = 0.05
@@ -36,18 +38,30 @@ def note_input(*, has_x: bool, has_y: bool, is_split: bool, attributes: Collecti
     return notes
 
 
-def note_options(*, has_own_clusters: bool, groups: str | None) -> list[str]:
-    """Return notes about options that had no effect, as where the caller gave the clusters."""
-    if not has_own_clusters:
-        return []
-    if groups == "alike":
-        return [
+def note_options(*, has_own_clusters: bool, groups: str | None, centrality: str | None = None) -> list[str]:
+    """Return notes about options that had no effect, as where the caller gave the clusters.
+
+    Args:
+        has_own_clusters: Whether the caller gave them.
+        groups: The option.
+        centrality: Likewise; None where the reduction has none.
+    """
+    notes = []
+    if groups == "alike" and centrality not in (None, CollapseConfig.centrality):
+        notes.append(
+            f"groups='alike' ranks no nodes: centrality={centrality!r} had no say. Leave it out, or use "
+            "groups='neighbors'."
+        )
+    if has_own_clusters and groups == "alike":
+        notes.append(
             "clusters= was given: groups stay inside them, and num_clusters had no say. Leave it out to merge across."
-        ]
-    return [
-        "clusters= was given: num_clusters, gamma, the features and the labels had no say in the clusters. Leave it "
-        "out to have them made."
-    ]
+        )
+    elif has_own_clusters:
+        notes.append(
+            "clusters= was given: num_clusters, gamma, the features and the labels had no say in the clusters. Leave "
+            "it out to have them made."
+        )
+    return notes
 
 
 def note_neighbors(groups: str | None, adjusted_homophily: float | None) -> list[str]:

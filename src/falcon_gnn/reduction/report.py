@@ -273,7 +273,11 @@ def make_report(
             is_split=graph.train_mask is not None,
             attributes=graph.node_attributes,
         ),
-        *note_options(has_own_clusters=options.get("num_clusters") == "given", groups=options.get("groups")),
+        *note_options(
+            has_own_clusters=options.get("num_clusters") == "given",
+            groups=options.get("groups"),
+            centrality=options.get("centrality"),
+        ),
         *note_neighbors(options.get("groups"), homophily),
         *note_losses(num_dropped, len(scope.ids), options, *shares),
     )
