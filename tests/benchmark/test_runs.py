@@ -1,6 +1,9 @@
 """Running a benchmark: what is recorded, skipped, resumed, and what a failure costs."""
 
 import json
+import multiprocessing
+import os
+import signal
 from contextlib import closing
 
 import pytest
@@ -201,6 +204,27 @@ def test_a_process_that_dies_costs_one_run(write_config, monkeypatch, tmp_path):
     assert found[0]["out_of_memory"]
     assert "exit code -9" in found[0]["error"]
     assert "record" in found[1]
+
+
+def test_a_process_whose_parent_was_killed_ends_without_an_error(monkeypatch, tmp_path):
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    workers._work(theirs, execute.Workplace(tmp_path))
+
+
+def test_ctrl_c_reaches_no_process_that_is_starting(write_config, monkeypatch, tmp_path):
+    original = workers._start
+
+    def start(place):
+        worker = original(place)
+        os.kill(worker.process.pid, signal.SIGINT)
+        return worker
+
+    monkeypatch.setattr(workers, "_start", start)
+    planned = make_plan(write_config(FALCON, kind="label_error")).runs
+    with closing(workers.run_in_processes(planned, execute.Workplace(tmp_path, 1))) as done:
+        assert ["record" in line for _, line in done] == [True]
 
 
 def test_resources_hold_the_memory_and_the_time_of_an_epoch(write_config, records):

@@ -6,6 +6,7 @@ import signal
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def _start(place: Workplace) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, place), daemon=True)
-    with _one_thread():
+    with _one_thread(), _interrupts_held():
         process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -75,8 +76,10 @@ def _start(place: Workplace) -> _Worker:
 def _work(pipe: Connection, place: Workplace) -> None:
     """Do what comes through the pipe until None comes; Ctrl-C is for the parent, who ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while (planned := pipe.recv()) is not None:
-        pipe.send(do_run(planned, place))
+    # A parent that was killed takes nothing any more.
+    with suppress(EOFError, OSError):
+        while (planned := pipe.recv()) is not None:
+            pipe.send(do_run(planned, place))
 
 
 def _hand_over(worker: _Worker, waiting: deque[PlannedRun], busy: dict[_Worker, PlannedRun]) -> None:
@@ -125,3 +128,18 @@ def _one_thread() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait; a process that is started inside never gets it, not even while its libraries load."""
+    if not hasattr(signal, "pthread_sigmask"):  # As on Windows.
+        yield
+        return
+    # Starting it lets Ctrl-C through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
