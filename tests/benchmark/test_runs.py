@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from tests.benchmark.conftest import FALCON, NONE
 
-from falcon_gnn.benchmark import arguments, execute, workers
+from falcon_gnn.benchmark import arguments, execute, runs, workers
 from falcon_gnn.benchmark.arguments import BenchOptions
 from falcon_gnn.benchmark.metrics import METRICS
 from falcon_gnn.benchmark.plan import make_plan
@@ -73,6 +73,16 @@ def test_an_interruption_keeps_what_is_done(write_config, records, monkeypatch):
     monkeypatch.setattr(execute, "run_reduction", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bench(write_config(FALCON, seeds=3, kind="label_error"), records)
+    assert [line["seed"] for line in lines(records)[1:]] == [0]
+
+
+def test_a_run_that_cannot_be_told_of_is_recorded(write_config, records, monkeypatch):
+    def report(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(runs.BenchProgress, "report", report)
+    with pytest.raises(BrokenPipeError):
+        bench(write_config(FALCON, seeds=2, kind="label_error"), records)
     assert [line["seed"] for line in lines(records)[1:]] == [0]
 
 

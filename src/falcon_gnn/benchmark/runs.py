@@ -98,8 +98,9 @@ def run_benchmark(
     tally = _Tally(writer, plan.config.name)
     with BenchProgress(plan.config.name, len(todo), active=progress) as bar, closing(_results(todo, options)) as done:
         for run, line in done:
-            bar.report(run, line)
             tally.take(run, line)
+            # Where it cannot be told, as when what reads the output has ended, the run is recorded.
+            bar.report(run, line)
     num_recorded = sum(run.run_id in records.runs for run in chosen)
     num_left = len(chosen) - num_recorded - tally.num_done
     return BenchOutcome(tally.num_done, num_recorded, num_left, tally.failed, tally.missing_data)
