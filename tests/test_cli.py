@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from falcon_gnn.cli import commands
 from falcon_gnn.cli.commands import app, main
 from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.datasets.load import load_graph
@@ -282,6 +283,21 @@ def test_an_interruption_says_what_is_left(
         main()
     assert stop.value.code == 130
     assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_several_processes_the_first_says_that_they_were_interrupted(
+    rank: int, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    place = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "RANK": str(rank)}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("falcon_gnn.devices.team.join_team", interrupt)
+    assert commands._run_command(["train", source, "--model", "sign", "--device", "cpu", "--out", "x"]) == 130
+    assert bool(capsys.readouterr().err) is (rank == 0)
 
 
 # Checkpoints are written once a minute; here after every epoch, so that one says that the training has begun.

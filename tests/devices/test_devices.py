@@ -15,7 +15,6 @@ import torch
 from torch import distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from falcon_gnn.datasets.archive import write_npz
 from falcon_gnn.devices.launch import WorkerError, launch
 from falcon_gnn.devices.place import DeviceOptions, Place, read_place
 from falcon_gnn.devices.shards import PartShards, RowShards, shard_source, shard_targets
@@ -225,8 +224,10 @@ def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "devices"])
-def test_both_launchers_run_the_command_and_one_process_writes(tmp_path: Path, launcher: str) -> None:
-    write_npz(make_graph(), tmp_path / "graph.npz")
+def test_both_launchers_run_the_command_and_one_process_writes_and_warns(tmp_path: Path, launcher: str) -> None:
+    graph = make_graph()
+    half = {"edge_index": np.array([[0, 1, 0], [1, 0, 2]])}
+    np.savez(tmp_path / "graph.npz", x=graph.x, y=graph.y, train_mask=graph.train_mask, val_mask=graph.val_mask, **half)
     sizes = {"model": "sign", "hidden-channels": 8, "num-layers": 2, "num-epochs": 2, "num-batches": 2}
     words = [str(tmp_path / "graph.npz"), "--out", str(tmp_path / "run"), "--scope", "full", "--device", "cpu"]
     words += [f"--{name}={value}" for name, value in sizes.items()]
@@ -238,6 +239,7 @@ def test_both_launchers_run_the_command_and_one_process_writes(tmp_path: Path, l
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Written to") == 1
+    assert done.stderr.count("symmetrised") == done.stderr.count("falcon-gnn: warning: symmetrised") == 1
     assert json.loads((tmp_path / "run" / "record.json").read_text())["training"]["num_epochs"] == 2
     assert len(read_checkpoint(tmp_path / "run" / "checkpoint.safetensors").facts["epochs"]) == 2
 

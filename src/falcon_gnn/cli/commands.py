@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ from falcon_gnn.cli.screen import (
 )
 from falcon_gnn.cli.sources import Source, check_not_read, load_source, make_budget, make_training
 from falcon_gnn.datasets.options import LoadOptions
-from falcon_gnn.devices.place import DeviceOptions, is_launched
-from falcon_gnn.errors import BudgetError, FalconError, OptionError, naming_extras
+from falcon_gnn.devices.place import DeviceOptions, is_launched, read_place
+from falcon_gnn.errors import BudgetError, FalconError, FalconWarning, OptionError, naming_extras
 from falcon_gnn.files import check_writable
 from falcon_gnn.pipeline.options import BudgetOptions, RunConfig
 from falcon_gnn.planning.budget_text import Prefer
@@ -80,7 +81,9 @@ class _Commands(TyperGroup):
             with _interrupted_by_sigterm():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
+            # Of several processes that train together the first one tells it.
+            if not is_launched() or read_place().rank == 0:
+                typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
             raise typer.Exit(130) from None
 
 
@@ -392,12 +395,18 @@ class _TrainJob:
     def run_in_team(self) -> "RunOutcome | None":
         """Do this process's part of what a launcher started."""
         from falcon_gnn.devices.jobs import run_on_team
-        from falcon_gnn.devices.place import read_place
         from falcon_gnn.devices.team import fit_config, join_team
 
         place, synchronize = read_place(), self.devices.synchronize_batch_norm
         fit_config(self.config.training, place.num_devices)
-        with join_team(place, device=self.config.training.device, synchronize_batch_norm=synchronize) as team:
+        device = self.config.training.device
+        with (
+            warnings.catch_warnings(),
+            join_team(place, device=device, synchronize_batch_norm=synchronize) as team,
+        ):
+            if not team.is_writer:
+                # It would warn of what the first process warns of.
+                warnings.simplefilter("ignore", FalconWarning)
             return run_on_team(load_source(self.source, self.values), self.config, team, **self._told())
 
     def launch(self) -> int:
@@ -440,5 +449,6 @@ class _TrainJob:
 
 def _run_command(words: list[str]) -> int:
     """Be the command with these words, in a process that a launcher started, and return the exit code."""
-    # None where the command came to its end.
-    return app(words, standalone_mode=False) or 0
+    with show_warnings():
+        # None where the command came to its end.
+        return app(words, standalone_mode=False) or 0
