@@ -14,7 +14,7 @@ from falcon_gnn.reduction import soft_labels as soft_module
 from falcon_gnn.reduction.attributes import Groups
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.falcon import collapse
-from falcon_gnn.reduction.hop_space import hop_space
+from falcon_gnn.reduction.hop_space import hop_space, node_facts
 from falcon_gnn.reduction.ridge import RidgeLabels
 from falcon_gnn.reduction.scope import resolve_scope
 from falcon_gnn.reduction.soft_labels import SoftLabels
@@ -56,7 +56,8 @@ def _soft(graph, share, num_hops=2):
     """Return the nodes in scope and their soft labels, by the slow way; λ and the temperature are the fit's."""
     scope = resolve_scope(graph, None)
     y = graph.y[scope.ids]
-    points = np.concatenate([hop_space(graph.x, scope, num_hops, 0), _spread(scope, y)], axis=1)
+    own = graph.x[scope.ids] / np.linalg.norm(graph.x[scope.ids], axis=1, keepdims=True)
+    points = np.concatenate([own, hop_space(graph.x, scope, num_hops, 0), _spread(scope, y)], axis=1)
     fitted = RidgeLabels(points.astype(np.float32), encode_labels(y, "classes"))
     outputs = np.exp(_left_out(points, y, fitted.penalty) / fitted.temperature)
     return scope.ids, (1 - share) * np.eye(3)[y] + share * outputs / outputs.sum(axis=1, keepdims=True)
@@ -113,6 +114,19 @@ def test_weights_count_and_a_distribution_stands_for_the_label():
     members = result.assignment == 5
     expected = np.average(rows[members], axis=0, weights=weight[members])
     assert result.graph.label_distribution[5] == pytest.approx(expected, abs=1e-5)
+
+
+def test_wide_features_are_projected_without_loss_where_few_directions_hold_them():
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(80, 3)) @ rng.normal(size=(3, 200))).astype(np.float32)
+    graph = _graph(x=x)
+    scope = resolve_scope(graph, None)
+    encoding = encode_labels(graph.y[scope.ids], "classes")
+    facts = node_facts(x, scope, hop_space(x, scope, 2, 0), encoding, 0)
+    assert facts.shape == (len(scope.ids), 64 + 64 + 3)
+    own = x[scope.ids] / np.linalg.norm(x[scope.ids], axis=1, keepdims=True)
+    assert facts[:, :64] @ facts[:, :64].T == pytest.approx(own @ own.T, abs=1e-4)
+    assert facts[:, -3:] == pytest.approx(_spread(scope, graph.y[scope.ids]), abs=1e-5)
 
 
 def test_blocks_change_nothing(monkeypatch):

@@ -66,7 +66,7 @@ class CollapseConfig:
             (:mod:`falcon_gnn.reduction.teacher`). Nodes selected at random or by herding can be labelled so too, which
             is a baseline.
         soft_labels: Share, from 0 to 0.5, of what other nodes say of a node in its label (ours): a class becomes
-            probabilities, of which a ridge regression on hops and on neighbors' labels has this share. A group has the
+            probabilities, of which a ridge regression on X, hops and neighbors' labels has this share. A group has the
             mean of its members. Other labels than classes, and those of a graph without features, stay as they are.
             See :mod:`falcon_gnn.reduction.soft_labels`.
 

@@ -21,7 +21,7 @@ from falcon_gnn.reduction.clustering import cluster_nodes
 from falcon_gnn.reduction.config import CollapseConfig, Merge, with_options
 from falcon_gnn.reduction.contraction import MergedEdges, merge_edges, merge_into_neighbors, order_removals
 from falcon_gnn.reduction.herding import select_by_herding
-from falcon_gnn.reduction.hop_space import hop_space, neighbor_labels
+from falcon_gnn.reduction.hop_space import hop_space, node_facts
 from falcon_gnn.reduction.matrix import build_matrix
 from falcon_gnn.reduction.partition import Points
 from falcon_gnn.reduction.report import make_report
@@ -229,8 +229,8 @@ def _fit_soft_labels(
     with clock.stage("soft labels"):
         if points is None:
             points = hop_space(graph.x, scope, config.num_hops, config.seed)
-        features = np.concatenate([points, neighbor_labels(scope, encoding, config.seed)], axis=1)
-        return SoftLabels(config.soft_labels, encoding, RidgeLabels(features, encoding))
+        facts = node_facts(graph.x, scope, points, encoding, config.seed)
+        return SoftLabels(config.soft_labels, encoding, RidgeLabels(facts, encoding))
 
 
 def _choose_alike(

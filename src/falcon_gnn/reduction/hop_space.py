@@ -84,26 +84,37 @@ def label_columns(encoding: LabelEncoding, num_columns: int, seed: int) -> Point
     return result
 
 
-def neighbor_labels(scope: ScopedGraph, encoding: LabelEncoding, seed: int) -> Points:
-    """Return D^(-1/2) A D^(-1/2) Y of the nodes in scope, each row divided by its length: what their neighbors bear.
+def node_facts(x: Features, scope: ScopedGraph, points: Points, encoding: LabelEncoding, seed: int) -> Points:
+    """Return what is known of each node in scope beside its own label: X, its hops and its neighbors' labels.
 
-    A node's own label has no part in its row, so that a regression on it can be asked about nodes left out.
+    The last are D^(-1/2) A D^(-1/2) Y, in which a node's own label has no part, so that a regression on all of it can
+    be asked about nodes left out.
 
     Args:
+        x: X of the input, dense, memory-mapped or CSR, shape ``(N_all, F)``.
         scope: The n nodes that take part.
+        points: Their hop features (:func:`hop_space`), shape ``(n, d)``.
         encoding: Their visible labels, projected as by :func:`label_columns`.
-        seed: Draws the start of the iteration.
+        seed: Draws the starts of the iterations.
 
     Returns:
-        Shape ``(n, min(L, 64))``; a node without labelled neighbors has zeros.
+        X projected on the directions in which it is largest, ``points``, and the labels, each part's row of length one
+        or zero, shape ``(n, min(F, 64) + d + min(L, 64))``.
     """
-    num_nodes, width = len(scope.ids), min(encoding.num_labels, MAX_COLUMNS)
-    require_memory(8 * num_nodes * width, f"hold the labels of the neighbors of {num_nodes:,} nodes")
-    labels = label_columns(encoding, MAX_COLUMNS, seed)
-    spread = np.empty_like(labels)
-    _Adjacency(scope, has_loops=False).multiply(labels, spread)
+    num_nodes, width, num_labels = len(scope.ids), x.shape[1], min(encoding.num_labels, MAX_COLUMNS)
+    num_features, num_hops = min(width, MAX_COLUMNS), points.shape[1]
+    num_columns = num_features + num_hops + num_labels
+    require_memory(4 * num_nodes * (num_columns + num_labels), f"hold what is known of {num_nodes:,} nodes")
+    facts = np.empty((num_nodes, num_columns), np.float32)
+    own, spread = facts[:, :num_features], facts[:, -num_labels:]
+    rows = _Rows(x, None if scope.is_whole else scope.ids)
+    with one_thread():
+        rows.multiply(None if width == num_features else _leading_directions(rows, None, num_features, seed), own)
+    facts[:, num_features:-num_labels] = points
+    _Adjacency(scope, has_loops=False).multiply(label_columns(encoding, MAX_COLUMNS, seed), spread)
+    _normalize(own)
     _normalize(spread)
-    return spread
+    return facts
 
 
 def join_columns(features: Points | None, labels: Points | None, gamma: float) -> Points | None:
