@@ -56,6 +56,18 @@ def fuzzed(kind: str) -> Callable[[Any], Any]:
 
 def survive(action: Callable[[], Any], held_bytes: int = 0, num_nodes: int = 0) -> Any:
     """Return what an action gives, or None where it is refused as it should be."""
+    most = _BASE_BYTES + 20 * (held_bytes + 8 * num_nodes)
+    result, seconds, peak = _measured(action)
+    if seconds >= _SECONDS or peak > most:
+        # It may have compiled a kernel, which it does not do a second time.
+        result, seconds, peak = _measured(action)
+    assert seconds < _SECONDS
+    assert peak <= most, peak
+    return result
+
+
+def _measured(action: Callable[[], Any]) -> tuple[Any, float, int]:
+    """Return what an action gives, the seconds of the process and the bytes at the peak."""
     tracemalloc.start()
     start, result = time.process_time(), None
     try:
@@ -69,9 +81,7 @@ def survive(action: Callable[[], Any], held_bytes: int = 0, num_nodes: int = 0) 
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert time.process_time() - start < _SECONDS
-    assert peak <= _BASE_BYTES + 20 * (held_bytes + 8 * num_nodes), peak
-    return result
+    return result, time.process_time() - start, peak
 
 
 @pytest.fixture(scope="session", autouse=True)

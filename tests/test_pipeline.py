@@ -136,19 +136,20 @@ def test_survivors_that_average_read_the_mean_of_their_group(graph: Graph, reduc
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (ModelConfig("qsign"), ("original", "graph")),
-        (ModelConfig("gcn"), ("original", "rows")),
-        (ModelConfig("gcn", concat_self=True), ("reduced", "graph")),
-        (ModelConfig("gas"), ("reduced", "graph")),
+        (ModelConfig("qsign"), ("original", "graph", 0.3)),
+        (ModelConfig("gcn"), ("original", "rows", 0.3)),
+        (ModelConfig("gcn", concat_self=True), ("reduced", "graph", 0.0)),
+        (ModelConfig("gas"), ("reduced", "graph", 0.0)),
     ],
 )
 def test_the_recommendation_depends_on_what_the_model_can_be_trained_on(
-    model: ModelConfig, expected: tuple[str, str]
+    model: ModelConfig, expected: tuple[str, str, float]
 ) -> None:
     config = RunConfig.recommended(TrainConfig(model), 0.5, num_clusters=7)
-    assert (config.hops_from, config.training.train_on) == expected
+    hops_from, train_on, soft_labels = expected
+    assert (config.hops_from, config.training.train_on) == (hops_from, train_on)
     assert (config.training.normalize_hops, config.training.weight_power) == (True, 0.5)
-    assert config.reduction == CollapseConfig(0.5, groups="alike", num_clusters=7)
+    assert config.reduction == CollapseConfig(0.5, groups="alike", num_clusters=7, soft_labels=soft_labels)
     assert not config.correct_and_smooth
 
 
@@ -159,6 +160,11 @@ def test_what_a_user_says_of_the_training_wins_over_the_recommendation() -> None
     columns = RunConfig.recommended(TrainConfig(ModelConfig("gcn"), column_blocks=2), 0.5)
     assert (columns.training.train_on, columns.hops_from) == ("graph", "reduced")
     assert RunConfig.recommended(TrainConfig(ModelConfig("gcn")), 0.5, hops_from="reduced").training.train_on == "graph"
+    sign = TrainConfig(ModelConfig("sign"))
+    for options in ({"soft_labels": 0.0}, {"cluster_on": "teacher"}):
+        reduction = RunConfig.recommended(sign, 0.5, **options).reduction
+        assert isinstance(reduction, CollapseConfig)
+        assert reduction.soft_labels == 0
 
 
 def test_the_preset_is_what_was_judged() -> None:
@@ -166,7 +172,7 @@ def test_the_preset_is_what_was_judged() -> None:
 
     judged = make_plan(Path(__file__).resolve().parents[1] / "configs" / "beyond" / "judged.toml")
     for planned in judged.runs:
-        if planned.cell.method.startswith("preset"):
+        if planned.cell.method in ("preset with soft labels", "preset of a GCN with soft labels"):
             reduction, training = planned.config.reduction, planned.config.training
             assert isinstance(reduction, CollapseConfig)
             # Batches are the file's own; a GCN that is not told to train on rows has one.

@@ -70,6 +70,8 @@ def test_a_group_has_the_mean_of_what_its_members_and_the_other_nodes_say():
     expected = [soft[result.assignment[ids] == group].mean(axis=0) for group in range(12)]
     assert result.graph.label_distribution == pytest.approx(np.array(expected), abs=1e-5)
     assert take_targets(result.graph, "classes", np.arange(12)).values.shape == (12, 3)
+    _, others = _soft(graph, 1.0)
+    assert result.report.teacher_accuracy == np.mean(others.argmax(axis=1) == graph.y[ids])
 
 
 @pytest.mark.parametrize("options", [{}, {"merge": "drop", "selection": "random"}, {"selection": "herding"}])

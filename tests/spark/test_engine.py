@@ -444,6 +444,7 @@ def test_bad_weights_are_named(spark: Any, weight: list[float], message: str) ->
         ({"centrality": "betweenness"}, "centrality must be one of degree, pagerank, eigenvector, random"),
         ({"groups": "alike"}, "groups='alike' is not on the Spark engine yet"),
         ({"selection": "herding"}, "selection='herding' is not on the Spark engine"),
+        ({"soft_labels": 0.3}, "soft_labels is not on the Spark engine, got 0.3"),
         ({"centrality": "degree", "merge": "mean"}, "merge='mean' is not computed by the Spark engine"),
     ],
 )

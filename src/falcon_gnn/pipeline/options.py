@@ -16,6 +16,8 @@ Preset = Literal["paper", "recommended"]
 
 _RECOMMENDED_TRAINING: dict[str, Any] = {"normalize_hops": True, "weight_power": 0.5, "train_on": "graph"}
 """What of a training belongs to the recommended preset."""
+_RECOMMENDED_SOFT_LABELS = 0.3
+"""Of what trains on rows; the other models were not tried with them."""
 _REDUCTIONS: dict[str, type[CollapseConfig | CoarsenConfig]] = {
     "CollapseConfig": CollapseConfig,
     "CoarsenConfig": CoarsenConfig,
@@ -34,7 +36,7 @@ class BudgetOptions:
             ``speed``, by removing nodes first.
         preset: How to reduce where no option says so: as the ``paper``, or as we found best (``recommended``). The
             latter groups alike nodes, puts features on one scale, lets the root of a group's size count, and trains
-            SIGN models and a GCN on means of the original graph's hops.
+            SIGN models and a GCN on means of the original graph's hops, with soft labels.
     """
 
     node_budget: int | float | None = None
@@ -152,9 +154,9 @@ class RunConfig:
         """Return a run with the reduction that we recommend for a model, and what of its training belongs to that.
 
         Groups of alike nodes (:meth:`CollapseConfig.recommended`), features on one scale, and the loss weighted by the
-        roots of their sizes. SIGN models and a GCN read means of the original graph's hops, the GCN being trained on
-        rows; other models, and a GCN with ``concat_self`` or ``column_blocks``, read the reduced graph. Chosen by
-        validation scores and judged on other sets in ``docs/judged.md``.
+        roots of their sizes. SIGN models and a GCN read means of the original graph's hops and soft labels, the GCN
+        being trained on rows; other models, and a GCN with ``concat_self`` or ``column_blocks``, read the reduced
+        graph. Chosen by validation scores and judged on other sets in ``docs/judged.md``.
 
         Args:
             training: The model and how to train it.
@@ -176,6 +178,8 @@ class RunConfig:
         training = replace(training, **{**_RECOMMENDED_TRAINING, **of_training})
         if hops_from is None:
             hops_from = "original" if training.trains_on_rows else "reduced"
+        if training.trains_on_rows and options.get("cluster_on") != "teacher":
+            options.setdefault("soft_labels", _RECOMMENDED_SOFT_LABELS)
         reduction = CollapseConfig.recommended(node_budget, **options)
         return cls(training, reduction, hops_from=hops_from, correct_and_smooth=correct_and_smooth)
 

@@ -137,6 +137,8 @@ def collapse(
         report = make_report(graph, scope, groups, reduced, encoding, choice.cluster, choice.rank, shown, clock)
         if choice.teacher is not None:
             report = replace(report, teacher_accuracy=choice.teacher.accuracy)
+        if choice.soft_labels is not None:
+            report = replace(report, teacher_accuracy=choice.soft_labels.ridge.accuracy)
     return CollapseResult(
         graph=reduced,
         assignment=spread_to_input(groups.assignment, scope.ids, graph.num_nodes, -1),

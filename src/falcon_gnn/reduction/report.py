@@ -103,7 +103,8 @@ class CollapseReport:
         seconds: Wall-clock seconds per stage.
         peak_memory_bytes: Largest resident size of the process up to the end of the collapse; None where the system
             does not say.
-        teacher_accuracy: Share of the labelled nodes that the teacher names right when each is left out; None without.
+        teacher_accuracy: Share of the labelled nodes that the teacher, or the regression of soft labels, names right
+            when each is left out; None without.
         adjusted_homophily: How much more often than chance neighbors in scope are of one class, at most 1
             (:mod:`falcon_gnn.reduction.homophily`); None where there are no classes.
         notes: Whole sentences: what the input lacked, which options had no effect, what was lost, and what to do.

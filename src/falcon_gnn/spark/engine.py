@@ -175,7 +175,7 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
         has_scores: Whether the caller brings the centrality.
 
     Raises:
-        OptionError: If the centrality or ``merge`` is for the local engine only.
+        OptionError: If the centrality or another option is for the local engine only.
     """
     if not has_scores:
         check_centrality(config.centrality)
@@ -184,6 +184,12 @@ def check_options(config: CollapseConfig, *, has_scores: bool = False) -> None:
         raise OptionError(msg)
     if config.groups == "alike":
         msg = "groups='alike' is not on the Spark engine yet, got it there. Use engine='local', or groups='neighbors'."
+        raise OptionError(msg)
+    if config.soft_labels > 0:
+        msg = (
+            f"soft_labels is not on the Spark engine, got {config.soft_labels!r} there. Use engine='local', or leave "
+            "it out."
+        )
         raise OptionError(msg)
     if config.merge == "mean":
         msg = (
