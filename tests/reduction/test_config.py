@@ -68,6 +68,16 @@ def test_a_count_out_of_range_is_refused_with_the_least_value(option, value):
         CollapseConfig(1, **{option: value})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"groups": "alike"}, {"selection": "herding"}, {"selection": "random", "cluster_on": "teacher"}],
+)
+def test_no_hop_is_refused_where_hops_are_read(options):
+    with pytest.raises(OptionError, match="num_hops must be a whole number of at least 1, got 0"):
+        CollapseConfig(1, num_hops=0, **options)
+    assert CollapseConfig(1, num_hops=0).num_hops == 0
+
+
 def test_counts_of_numpy_are_accepted():
     assert CollapseConfig(np.int64(5), num_clusters=np.int32(3), gamma=np.float32(0.5)).num_clusters == 3
 

@@ -146,7 +146,8 @@ class CollapseConfig:
                 "the groups. Leave one of them out."
             )
             raise OptionError(msg)
-        least_hops = 1 if self.groups == "alike" or self.soft_labels > 0 else 0
+        reads_hops = self.groups == "alike" or self.selection == "herding" or self.cluster_on == "teacher"
+        least_hops = 1 if reads_hops or self.soft_labels > 0 else 0
         for name, least in (("num_clusters", 1), ("seed", 0), ("num_hops", least_hops)):
             check_whole(name, getattr(self, name), least)
         for name in ("num_classes", "num_samples", "closeness_samples"):
