@@ -300,9 +300,17 @@ def test_a_mask_under_another_name_is_read_beside_the_others():
     assert "valid_mask" in many.node_attributes
 
 
+@pytest.mark.parametrize("split", [{"train_idx": _TRAIN}, {"train_mask": torch.arange(20) < 10}])
+def test_a_dictionary_of_node_ids_gives_way_to_another_split(split):
+    graph = from_pyg(_ring(20, split_idx={"train": _VAL, "test": _TEST}, **split))
+    assert np.flatnonzero(graph.train_mask).tolist() == _TRAIN.tolist()
+    assert graph.test_mask is None
+
+
 def test_ids_outside_the_graph_are_refused():
-    with pytest.raises(GraphError, match=r"train_idx must hold node ids in \[0, 5\), got 0 to 5"):
-        from_pyg(_ring(5, train_idx=torch.tensor([0, 5])))
+    for ids in ([0, 5], [-1, 4]):
+        with pytest.raises(GraphError, match=rf"train_idx must hold node ids in \[0, 5\), got {ids[0]} to {ids[1]}"):
+            from_pyg(_ring(5, train_idx=torch.tensor(ids)))
 
 
 def test_a_split_of_node_ids_becomes_masks_of_the_survivors():
