@@ -177,6 +177,9 @@ def test_classes_as_one_hot_rows_warn_with_the_fix():
     check_labels(y, "multilabel", is_told=True)
     y[3, 0] = 1
     check_labels(y, "multilabel")
+    unknown = np.eye(3)
+    unknown[2, 0] = np.nan
+    check_labels(unknown, "multilabel")
 
 
 def test_what_stands_far_below_in_a_multi_label_matrix_counts():
