@@ -84,6 +84,11 @@ def test_betweenness_samples_distinct_sources_that_follow_the_seed():
     first, again, other = (betweenness_centrality(*adjacency, num_samples=20, seed=seed) for seed in (0, 0, 1))
     assert (first == again).all()
     assert (first != other).any()
+    ring = _adjacency(list(nx.cycle_graph(5).edges), 5)
+    but_one = [betweenness_centrality(*ring, sources=np.delete(np.arange(5), node)) for node in range(5)]
+    for seed in range(3):
+        scores = betweenness_centrality(*ring, num_samples=4, seed=seed)
+        assert any((scores == expected).all() for expected in but_one)
 
 
 def test_betweenness_does_not_depend_on_how_many_sources_a_step_takes(monkeypatch):

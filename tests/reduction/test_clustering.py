@@ -190,6 +190,13 @@ def test_more_clusters_than_distinct_rows_are_clipped_with_a_warning(engine):
     assert np.bincount(found).tolist() == [20, 20, 20]
 
 
+def test_clusters_that_end_up_empty_are_told_and_leave_no_gap(monkeypatch):
+    monkeypatch.setattr(clustering, "_lloyd", lambda *_: np.array([0, 2, 2, 0]))
+    with pytest.warns(FalconWarning, match="1 of 3 clusters ended up empty; 2 are used"):
+        found = cluster_nodes(build_matrix(np.eye(4), None, 0.5), 4, 3, seed=0)
+    assert found.tolist() == [0, 1, 1, 0]
+
+
 @pytest.mark.parametrize("features", [np.zeros((30, 2)), -np.zeros((30, 2)), sp.csr_array((30, 2))])
 def test_rows_that_are_all_alike_are_one_cluster(features):
     with pytest.warns(FalconWarning, match="1 distinct"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from falcon_gnn.errors import BudgetError, OptionError
+from falcon_gnn.reduction.coarsening.config import CoarsenConfig
 from falcon_gnn.reduction.config import CollapseConfig
 
 
@@ -78,8 +79,12 @@ def test_no_hop_is_refused_where_hops_are_read(options):
     assert CollapseConfig(1, num_hops=0).num_hops == 0
 
 
-def test_counts_of_numpy_are_accepted():
-    assert CollapseConfig(np.int64(5), num_clusters=np.int32(3), gamma=np.float32(0.5)).num_clusters == 3
+@pytest.mark.parametrize("kind", [CollapseConfig, CoarsenConfig])
+def test_numbers_of_numpy_become_pythons(kind):
+    config = kind(np.int64(5), seed=np.int32(3))
+    assert (config.node_budget, config.seed) == (5, 3)
+    assert (type(config.node_budget), type(config.seed)) == (int, int)
+    assert type(kind(np.float32(0.5)).node_budget) is float
 
 
 def test_a_config_is_frozen():

@@ -115,6 +115,9 @@ def test_survivors_are_counted_by_rank_in_equal_parts():
     assert kept == [2] + [0] * 18 + [1]
     assert nodes == [2] * 20
     assert count_kept_by_rank(np.array([2, 0, 1]), np.array([0])) == ([0, 0, 1], [1, 1, 1])
+    path = Graph.from_edges([[0, 1], [1, 2]], 3)
+    report = collapse(path, node_budget=2, centrality=[3.0, 1.0, 2.0], num_clusters=1).report
+    assert (report.kept_by_rank, report.nodes_by_rank) == ([0, 1, 1], [1, 1, 1])
 
 
 def test_a_report_is_json_whatever_the_numbers_came_as():
