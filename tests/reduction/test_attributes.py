@@ -208,6 +208,13 @@ def test_a_group_may_be_likeliest_of_a_class_that_no_node_bears():
         assert result.report.labels.shares_after == [0, 0, 1]
 
 
+@pytest.mark.parametrize("y", [np.array([0.5, 1.5, 2.5]), np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])])
+def test_a_distribution_of_classes_does_not_take_the_place_of_other_labels(y):
+    graph = Graph.from_edges([[0, 1], [1, 2]], 3, y=y, label_distribution=np.full((3, 2), 0.5))
+    result = collapse(graph, node_budget=1, centrality="degree", num_clusters=1, merge="mean")
+    np.testing.assert_allclose(result.graph.y[0], y.mean(axis=0))
+
+
 def test_nodes_of_a_collapse_count_by_their_weights_in_the_next_one():
     x, y, weight = np.arange(5.0)[:, None], np.array([0, 1, 1, 1, 1]), np.array([5.0, 1, 1, 1, 2])
     graph = Graph.from_edges(STAR, 5, x=x, y=y, node_weight=weight)

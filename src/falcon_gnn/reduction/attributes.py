@@ -57,7 +57,7 @@ def group_arrays(graph: Graph, groups: Groups, encoding: LabelEncoding | None) -
     if graph.y is not None and encoding is not None:
         has_visible = _has_member(encoding.labelled, groups)
         arrays["y"] = _group_labels(graph.y[groups.scope_ids], encoding, groups, sums, has_visible)
-        if graph.label_distribution is not None:
+        if graph.label_distribution is not None and encoding.task == "classes":
             mean = _mean_distribution(graph.label_distribution[groups.scope_ids], encoding.labelled, sums)
             arrays["label_distribution"][has_visible] = mean[has_visible]
             arrays["y"][has_visible] = mean.argmax(axis=1)[has_visible]
