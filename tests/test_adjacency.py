@@ -114,11 +114,12 @@ def test_ranges_groups_and_parts_make_no_difference(range_bits, group_entries, p
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("edge", "position"), [((0, 7), 4), ((-1, 2), 4), ((2**40, 1), 4)])
+@pytest.mark.parametrize(("edge", "position"), [((0, 7), 4), ((-1, 2), 3), ((2**40, 1), 0)])
 def test_an_id_out_of_range_is_named_with_its_position(edge, position, monkeypatch):
     monkeypatch.setattr(adjacencies, "CHUNK_EDGES", 3)
-    with pytest.raises(GraphError, match=rf"ids in \[0, num_nodes\) = \[0, 7\), but edge {position} is"):
-        _build([(0, 1)] * position + [edge])
+    for weights in (None, [1.0] * (position + 1)):
+        with pytest.raises(GraphError, match=rf"ids in \[0, num_nodes\) = \[0, 7\), but edge {position} is"):
+            _build([(0, 1)] * position + [edge], weights)
 
 
 def test_ids_are_int32_below_two_billion_nodes():
