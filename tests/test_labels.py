@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falcon_gnn.errors import FalconWarning, GraphError, OptionError
+from falcon_gnn.errors import BudgetError, FalconWarning, GraphError, OptionError
 from falcon_gnn.labels import check_labels, class_ids, encode_labels, infer_task, labelled_nodes
 from falcon_gnn.reduction.matrix import column_range
 from tests import oracles
@@ -226,6 +226,15 @@ def test_hidden_rows_leave_multi_label_bytes_bytes():
     encoding = encode_labels(y, "multilabel", visible=np.array([True, False, True]))
     assert encoding.values.dtype == np.uint8
     assert encoding.values.tolist() == [[1, 0], [0, 0], [1, 1]]
+
+
+def test_one_hot_rows_that_do_not_fit_are_refused(monkeypatch):
+    encoding = encode_labels(np.array([0, 2]), "classes")
+    monkeypatch.setattr("falcon_gnn.resources.available_memory", lambda: 2 * 3)
+    assert encoding.matrix.tolist() == [[1, 0, 0], [0, 0, 1]]
+    monkeypatch.setattr("falcon_gnn.resources.available_memory", lambda: 2 * 3 - 1)
+    with pytest.raises(BudgetError, match="hold one-hot labels of 3 classes for 2 nodes"):
+        assert encoding.matrix is None
 
 
 def test_the_range_of_label_columns_needs_no_doubles_of_all_labels():
