@@ -274,7 +274,7 @@ def test_nothing_is_ranked():
 def test_the_report_counts_the_components_of_the_reduced_graph():
     x = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32)
     graph = Graph.from_edges([[0, 2], [1, 3]], 4, x=x, y=[0, 1, 0, 1])
-    report = _alike(graph, 2).report
+    report = _alike(graph, 3, protect=[3]).report
     assert (report.before.num_components, report.after.num_components) == (2, 1)
 
 

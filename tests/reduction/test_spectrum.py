@@ -11,6 +11,7 @@ from falcon_gnn.graph import Graph
 from falcon_gnn.reduction.coarsening import spectrum
 from falcon_gnn.reduction.coarsening.door import coarsen
 from falcon_gnn.reduction.coarsening.spectrum import (
+    SpectralError,
     normalise_signal,
     restricted_spectral_error,
     smooth_vectors,
@@ -129,6 +130,11 @@ def test_components_left_alone_or_joined_whole_and_nodes_without_a_group_do_not_
     graph = Graph.from_edges(np.array([[0, 1, 3, 4, 6], [1, 2, 4, 5, 7]]), num_nodes=8)
     error = restricted_spectral_error(graph, [0, 1, 2, 3, 3, 3, -1, -1])
     assert (error.epsilon, error.mean, error.num_nodes) == (0.0, 0.0, 0)
+
+
+def test_no_group_at_all_loses_nothing():
+    error = restricted_spectral_error(Graph.from_edges([[0], [1]], 2), [-1, -1])
+    assert error == SpectralError(0.0, 0.0, 0)
 
 
 def test_a_group_across_components_is_refused():
