@@ -70,6 +70,15 @@ def test_multi_label_outputs_are_the_columns(make_graph):
         resolve_task(graph, graph.replace(y=graph.y[:, :2]), None, None)
 
 
+def test_labels_of_both_graphs_are_looked_at(make_graph):
+    graph = make_graph(multilabel=True)
+    shares, quantities = graph.replace(y=graph.y / 2), graph.replace(y=graph.y * 2)
+    assert resolve_task(shares, graph, None, None) == ("multilabel", 3)
+    for pair in ((quantities, graph), (graph, quantities), (graph, shares)):
+        with pytest.raises(GraphError, match="must hold 1, 0"):
+            resolve_task(*pair, None, None)
+
+
 def test_too_few_classes_are_refused(graph):
     with pytest.raises(OptionError, match="num_classes"):
         resolve_task(graph, graph, None, 2)

@@ -131,7 +131,6 @@ class GraphScorer:
     def __init__(
         self, graph: Graph, node_ids: NDArray[np.int64] | None, config: ModelConfig, settings: InferenceSettings
     ) -> None:
-        require_features(graph)
         self.settings = settings
         adjacency, rows = normalized_csr(graph), node_ids
         self.levels: list[tuple[csr_array, NDArray[np.int64] | None]] = []
