@@ -25,6 +25,7 @@ from falcon_gnn.planning.fit import (
     standard_configs,
 )
 from falcon_gnn.planning.ways import CODEC_TIME, exact_ways, relative_time
+from falcon_gnn.quantization.codec import SEED_ROWS
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.resources import format_bytes
 from falcon_gnn.training.batches import FullBatch
@@ -389,6 +390,14 @@ def test_the_time_of_sweeps_counts_every_product() -> None:
     backward = 3 * head + 2 * head + first + 2 * (first + hidden) - first
     correction = 3 * first - first
     assert relative_time(shape, config) == pytest.approx((moments + backward + correction) / unsplit)
+    assert relative_time(shape, replace(config, micro_batches=1)) == 1
+
+
+def test_rows_of_a_gcn_are_taken_in_pieces_where_no_batch_norm_joins_them() -> None:
+    shape = replace(SHAPE, num_nodes=5 * SEED_ROWS, num_targets=5 * SEED_ROWS)
+    config = TrainConfig(ModelConfig("gcn", 64, 2), train_on="rows")
+    assert [[way.micro_batches for way in family] for family in exact_ways(shape, config)] == [[2, 3, 5]]
+    assert exact_ways(shape, replace(config, model=replace(config.model, batch_norm=True))) == []
 
 
 def test_a_narrow_input_spares_the_sweeps_of_the_first_norm() -> None:
