@@ -101,7 +101,7 @@ def form_groups(
 
 
 def node_space(graph: Graph, scope: ScopedGraph, config: CollapseConfig, encoding: LabelEncoding | None) -> Points:
-    """Return what makes the nodes in scope alike, float32, shape ``(n, d)`` with d at most 64.
+    """Return what makes the nodes in scope alike, float32, shape ``(n, d)``, for up to 32 hops at most 64 columns.
 
     Classes and no labels: the hop features. Multi-label and regression targets: hop features and labels, half of the
     columns each, γ and 1 - γ of the variance. Without features: what labels there are.
