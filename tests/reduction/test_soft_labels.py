@@ -118,6 +118,17 @@ def test_weights_count_and_a_distribution_stands_for_the_label():
     assert result.graph.label_distribution[5] == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_distribution_of_other_classes_than_the_options_say_has_room():
+    given = np.random.default_rng(1).dirichlet(np.ones(3), 80)
+    graph = _graph(label_distribution=given)
+    for num_classes, wider in ((5, given), (None, np.pad(given, ((0, 0), (0, 2))))):
+        result = collapse(graph.replace(label_distribution=wider), **ALIKE, soft_labels=0.3, num_classes=num_classes)
+        assert result.graph.label_distribution.shape == (12, 5)
+        assert result.graph.label_distribution[:, 3:].max() < 0.1
+    narrow = collapse(graph.replace(label_distribution=wider), **ALIKE, soft_labels=0.3, num_classes=3)
+    assert narrow.graph.label_distribution.shape == (12, 5)
+
+
 def test_wide_features_are_projected_without_loss_where_few_directions_hold_them():
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(80, 3)) @ rng.normal(size=(3, 200))).astype(np.float32)

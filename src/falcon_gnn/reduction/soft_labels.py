@@ -47,25 +47,29 @@ class SoftLabels:
             owner = groups.assignment[members]
         is_labelled = self.encoding.labelled[members]
         members, owner = members[is_labelled], owner[is_labelled]
-        totals, weights = np.zeros((num_kept, self.encoding.num_labels)), np.zeros(num_kept)
+        num_labels = self.encoding.num_labels
+        width = num_labels if graph.label_distribution is None else max(num_labels, graph.label_distribution.shape[1])
+        totals, weights = np.zeros((num_kept, width)), np.zeros(num_kept)
         for part in self._blocks(len(members)):
             ids = groups.scope_ids[members[part]]
             weight = np.ones(len(ids)) if graph.node_weight is None else graph.node_weight[ids].astype(np.float64)
-            rows = self._rows(graph, members[part], ids) * weight[:, None]
+            rows = self._rows(graph, members[part], ids, width) * weight[:, None]
             # Members of a group follow one another.
             starts = np.flatnonzero(np.diff(owner[part], prepend=-1))
             totals[owner[part][starts]] += np.add.reduceat(rows, starts, axis=0)
             weights[owner[part][starts]] += np.add.reduceat(weight, starts)
         known = weights > 0
         totals[known] /= weights[known, None]
-        totals[~known] = self.ridge.mean
+        totals[~known, :num_labels] = self.ridge.mean
         return totals.astype(np.float32)
 
-    def _rows(self, graph: Graph, nodes: IdArray, ids: IdArray) -> FloatArray:
-        own: NDArray[Any] = self.encoding.rows(nodes)
-        if graph.label_distribution is not None:
-            own = graph.label_distribution[ids]
-        return (1 - self.share) * own + self.share * self.ridge.left_out(nodes)
+    def _rows(self, graph: Graph, nodes: IdArray, ids: IdArray, width: int) -> FloatArray:
+        given = graph.label_distribution
+        own: NDArray[Any] = self.encoding.rows(nodes) if given is None else given[ids]
+        rows = np.zeros((len(nodes), width))
+        rows[:, : own.shape[1]] = (1 - self.share) * own
+        rows[:, : self.encoding.num_labels] += self.share * self.ridge.left_out(nodes)
+        return rows
 
     def _blocks(self, num_nodes: int) -> Iterator[slice]:
         step = max(1, _BLOCK_VALUES // self.encoding.num_labels)
