@@ -54,11 +54,13 @@ class RidgeLabels:
             errors = np.zeros(len(_PENALTIES))
             for known, truth in self._blocks(labelled):
                 turned = known @ self._directions
-                errors += [np.square(self._guess(turned, truth, tried) - truth).sum() for tried in _PENALTIES]
+                squares = np.square(turned)
+                errors += [np.square(self._guess(turned, squares, truth, tried) - truth).sum() for tried in _PENALTIES]
             self.penalty = float(_PENALTIES[int(np.argmin(errors))])
             losses, num_right = np.zeros(len(_TEMPERATURES)), 0
             for known, truth in self._blocks(labelled):
-                guess = self._guess(known @ self._directions, truth, self.penalty)
+                turned = known @ self._directions
+                guess = self._guess(turned, np.square(turned), truth, self.penalty)
                 num_right += int((guess.argmax(axis=1) == truth.argmax(axis=1)).sum())
                 losses -= [np.log(np.maximum(softmax(guess / t)[truth > 0], 1e-12)).sum() for t in _TEMPERATURES]
         self.temperature = float(_TEMPERATURES[int(np.argmin(losses))])
@@ -74,7 +76,8 @@ class RidgeLabels:
         """Return the probabilities of some labelled nodes, each left out of the fit, shape ``(m, L)``."""
         with one_thread():
             known, truth = self._features[nodes].astype(np.float64), self._encoding.rows(nodes).astype(np.float64)
-            return softmax(self._guess(known @ self._directions, truth, self.penalty) / self.temperature)
+            turned = known @ self._directions
+            return softmax(self._guess(turned, np.square(turned), truth, self.penalty) / self.temperature)
 
     def _blocks(self, nodes: IdArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield the features and one-hot labels of some nodes at a time."""
@@ -83,10 +86,10 @@ class RidgeLabels:
             ids = nodes[start : start + step]
             yield self._features[ids].astype(np.float64), self._encoding.rows(ids).astype(np.float64)
 
-    def _guess(self, turned: FloatArray, truth: FloatArray, penalty: float) -> FloatArray:
-        """Return what is predicted for labelled nodes by the others; ``turned`` is ΦV."""
+    def _guess(self, turned: FloatArray, squares: FloatArray, truth: FloatArray, penalty: float) -> FloatArray:
+        """Return what is predicted for labelled nodes by the others; ``turned`` is ΦV, ``squares`` its square."""
         shrink = 1 / (self._squares + penalty)
-        hat = np.minimum(np.square(turned) @ shrink, 1 - 1e-9)[:, None]
+        hat = np.minimum(squares @ shrink, 1 - 1e-9)[:, None]
         fit = turned @ (shrink[:, None] * self._targets)
         guess: FloatArray = (fit - hat * (truth - self.mean)) / (1 - hat) + self.mean
         return guess
