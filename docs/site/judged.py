@@ -29,9 +29,16 @@ _SETS = {
     "het_minesweeper": "Minesweeper",
 }  # fmt: skip
 _METHODS = {
-    "random rows": "random rows", "herding": "herding", "random induced": "random induced subgraph",
-    "FALCON, PR": "FALCON, PR", "FALCON, EC": "FALCON, EC", "coarsening": "coarsening", "preset": "**preset**",
+    "random rows": "random rows", "random rows with soft labels": "random rows with soft labels", "herding": "herding",
+    "random induced": "random induced subgraph", "FALCON, PR": "FALCON, PR", "FALCON, EC": "FALCON, EC",
+    "coarsening": "coarsening", "preset": "preset without soft labels", "preset with soft labels": "**preset**",
 }  # fmt: skip
+_CORRECTED = {"preset": "preset without soft labels, corrected", "preset with soft labels": "preset, corrected"}
+_OF_A_GCN = {
+    "random rows": "random rows of a GCN", "herding": "herding of a GCN", "preset": "preset of a GCN",
+    "preset with soft labels": "preset of a GCN with soft labels",
+}  # fmt: skip
+"""Methods that have another name for a GCN."""
 _RULE = "---:|"
 
 _Runs = Mapping[Cell, Sequence[Mapping[str, Any] | None]]
@@ -49,6 +56,8 @@ def write_tables() -> str:
         "the mean of the differences on the same splits with its 95 % interval, or with the number of splits in "
         "brackets below three.", "", *_paired_lines(runs, "none"), "",
         "Both corrected by the labels:", "", *_paired_lines(runs, "none", is_corrected=True), "",
+        "What soft labels add, the model alone: the preset minus that without them.", "",
+        *_paired_lines(runs, "preset"), "",
         "## Against as many random rows", "",
         "Likewise, the preset minus as many random rows, the model alone:", "",
         *_paired_lines(runs, "random rows"), "",
@@ -77,7 +86,7 @@ def _paired_lines(runs: _Runs, other: str, *, is_corrected: bool = False) -> Ite
             for budget in _BUDGETS:
                 pair = [
                     Cell(dataset, model, _name(method, model), "", None if method == "none" else budget)
-                    for method in ("preset", other)
+                    for method in ("preset with soft labels", other)
                 ]
                 scores = [[None if run is None else metric.read(run) for run in runs.get(cell, ())] for cell in pair]
                 cells.append(_difference(scores))
@@ -128,7 +137,11 @@ def _metric_lines(summary: Summary, dataset: str, name: str) -> Iterator[str]:
     yield ""
     yield f"| reduction | {' | '.join(f'{title}, {_share(b)}' for title in _MODELS.values() for b in _BUDGETS)} |"
     yield "|---|" + _RULE * (len(_MODELS) * len(_BUDGETS))
-    rows = [*((method, title, name) for method, title in _METHODS.items()), ("preset", "preset, corrected", corrected)]
+    rows = []
+    for method, title in _METHODS.items():
+        rows.append((method, title, name))
+        if method in _CORRECTED:
+            rows.append((method, _CORRECTED[method], corrected))
     for method, title, metric in rows:
         cells = [
             _figure(summary, Cell(dataset, model, _name(method, model), "", budget), metric)
@@ -164,7 +177,7 @@ def _metrics(dataset: str) -> tuple[str, ...]:
 
 
 def _name(method: str, model: str) -> str:
-    return f"{method} of a GCN" if model == "gcn" and method in ("preset", "random rows", "herding") else method
+    return _OF_A_GCN.get(method, method) if model == "gcn" else method
 
 
 def _share(budget: float) -> str:
