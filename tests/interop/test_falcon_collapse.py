@@ -145,6 +145,7 @@ OTHER = {
     "node_budget": 9, "centrality": "degree", "num_clusters": 7, "gamma": 0.4, "scope": "full", "selection": "random",
     "order": "global", "merge": "mean", "edge_weights": "count", "seed": 1, "task": "classes", "num_classes": 9,
     "num_samples": 9, "closeness_samples": 9, "groups": "alike", "num_hops": 3, "cluster_on": "teacher",
+    "soft_labels": 0.3,
     "split_index": 1, "centrality_attr": "score", "clusters_attr": "group", "protect_attr": "val_mask",
     "node_attrs": ("name",), "edge_attrs": ("name",),
 }  # fmt: skip
