@@ -80,6 +80,15 @@ def test_tiny_label_changes_are_not_rounded_away(make_report: MakeReport) -> Non
     assert [row[3] for row in table.rows] == ["+0.0010", "−0.0010"]
 
 
+@pytest.mark.parametrize(("cluster_on", "who"), [("hops", "regression behind the soft labels"), ("teacher", "teacher")])
+def test_what_labels_were_mixed_with_is_said_with_how_good_it_is(
+    make_report: MakeReport, cluster_on: str, who: str
+) -> None:
+    report = make_report(teacher_accuracy=0.982, config={"cluster_on": cluster_on})
+    assert f"The {who} names 98.2% of the labelled nodes right" in _section(report, "Labels").text
+    assert "names" not in _section(make_report(), "Labels").text
+
+
 def test_sections_without_their_data_say_why(make_report: MakeReport) -> None:
     regression = LabelSummary("regression", [], [], None, None)
     unlabelled = LabelSummary("classes", [], [], None, None)

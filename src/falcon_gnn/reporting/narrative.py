@@ -97,7 +97,7 @@ def list_sections(report: CollapseReport) -> list[Section]:
     """Return the sections about a collapse."""
     return [
         _size_section(report),
-        _label_section(report.labels),
+        _label_section(report),
         _selection_section(report),
         _feature_section(report.features),
         _run_section(report),
@@ -123,7 +123,8 @@ def _size_section(report: CollapseReport) -> Section:
     return Section("Size and degrees", (table, Picture(figure, caption)), f"In scope: {scope}.{alike}")
 
 
-def _label_section(labels: LabelSummary | None) -> Section:
+def _label_section(report: CollapseReport) -> Section:
+    labels = report.labels
     if labels is None or not labels.shares_before:
         reason = "The graph has no labels." if labels is None else "No node in scope has a visible label."
         if labels is not None and labels.task == "regression":
@@ -135,6 +136,10 @@ def _label_section(labels: LabelSummary | None) -> Section:
         f"The label error is how far a label's share moved, averaged over {_count(num_labels, 'label')}: "
         f"{_points(error)} percentage points, or {format_share(relative)} of the label's own share."
     )
+    if report.teacher_accuracy is not None:
+        who = "teacher" if report.config.get("cluster_on") == "teacher" else "regression behind the soft labels"
+        accuracy = format_share(report.teacher_accuracy)
+        text += f" The {who} names {accuracy} of the labelled nodes right when each is left out."
     caption = (
         "Share of labelled nodes that carry each label."
         if num_labels <= plots.MOST_LABEL_BARS
