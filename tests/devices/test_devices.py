@@ -223,6 +223,28 @@ def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
     assert 1 <= len(read_checkpoint(checkpoint).facts["epochs"]) < 100_000
 
 
+LEAVES = """
+import sys
+from pathlib import Path
+import falcon_gnn as fg
+from falcon_gnn.devices.jobs import run_on_team
+from falcon_gnn.devices.place import Place
+from falcon_gnn.devices.team import join_team
+
+training = fg.TrainConfig(fg.ModelConfig("sign", hidden_channels=8), num_epochs=1, device="cpu")
+with join_team(Place(0, 1, 0), device="cpu", rendezvous=f"file://{sys.argv[1]}") as team:
+    run_on_team(fg.load_graph("digits"), fg.RunConfig(training), team)
+print([task.read_text() for task in Path("/proc/self/task").glob("*/comm") if "gloo" in task.read_text()])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed under Linux only")
+def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LEAVES, str(tmp_path / "meet")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("launcher", ["torchrun", "devices"])
 def test_both_launchers_run_the_command_and_one_process_writes_and_warns(tmp_path: Path, launcher: str) -> None:
     graph = make_graph()

@@ -73,6 +73,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     on_interrupt(number, frame)
 
 
+def _is_first() -> bool:
+    """Whether this is no other than the first of several processes that train together, which speaks for them."""
+    return not is_launched() or read_place().rank == 0
+
+
 class _Commands(TyperGroup):
     """The commands; on Ctrl-C and SIGTERM they say what is left, where Typer would end without a word."""
 
@@ -81,8 +86,7 @@ class _Commands(TyperGroup):
             with _interrupted_by_sigterm():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            # Of several processes that train together the first one tells it.
-            if not is_launched() or read_place().rank == 0:
+            if _is_first():
                 typer.secho(f"falcon-gnn: {str(stop) or 'interrupted; no half-written file is left'}", err=True)
             raise typer.Exit(130) from None
 
@@ -208,7 +212,9 @@ def train(
     **options: Any,
 ) -> None:
     """Collapse (with --node-budget or --memory), train, score on the original graph; write record, weights, plots."""
-    check_writable(out, option="--out")
+    if _is_first():
+        # Several at once would find each other's trial folders.
+        check_writable(out, option="--out")
     values = options["options"]
     budget = make_budget(values)
     config = RunConfig.of(make_training(values), budget.nodes, given(context, values), budget.preset)

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+# Imported with a group open, its functions keep the group for ever as a default: its threads then outlive the end of
+# the group, and now and again abort the process at its exit.
+import torch.distributed.nn
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
