@@ -171,9 +171,10 @@ class _Adjacency:
         self.indptr, self.indices = scope.indptr, scope.indices
         num_nodes = len(scope.ids)
         self.weight = np.empty(0) if scope.edge_weight is None else scope.edge_weight
-        self.own = np.ones(num_nodes) if scope.self_weight is None else scope.self_weight.astype(np.float64)
-        if not has_loops:
-            self.own = np.zeros(num_nodes)
+        if has_loops and scope.self_weight is not None:
+            self.own = scope.self_weight.astype(np.float64)
+        else:
+            self.own = np.full(num_nodes, float(has_loops))
         self.scale = inverse_root_degrees(scope.indptr, scope.edge_weight, self.own)
 
     def multiply(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:

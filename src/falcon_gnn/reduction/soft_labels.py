@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding
 from falcon_gnn.reduction.attributes import Groups
-from falcon_gnn.reduction.grouping import IdArray
+from falcon_gnn.reduction.grouping import IdArray, group_members
 from falcon_gnn.reduction.ridge import FloatArray, RidgeLabels
 
 _BLOCK_VALUES = 1 << 20
@@ -42,9 +42,8 @@ class SoftLabels:
         num_kept = len(groups.kept)
         members, owner = groups.kept, np.arange(num_kept)
         if is_mean:
-            members = np.argsort(groups.assignment, kind="stable")
-            members = members[groups.assignment[members] >= 0]
-            owner = groups.assignment[members]
+            starts, members = group_members(groups.assignment, num_kept)
+            owner = np.repeat(owner, np.diff(starts))
         is_labelled = self.encoding.labelled[members]
         members, owner = members[is_labelled], owner[is_labelled]
         num_labels = self.encoding.num_labels
@@ -55,9 +54,9 @@ class SoftLabels:
             weight = np.ones(len(ids)) if graph.node_weight is None else graph.node_weight[ids].astype(np.float64)
             rows = self._rows(graph, members[part], ids, width) * weight[:, None]
             # Members of a group follow one another.
-            starts = np.flatnonzero(np.diff(owner[part], prepend=-1))
-            totals[owner[part][starts]] += np.add.reduceat(rows, starts, axis=0)
-            weights[owner[part][starts]] += np.add.reduceat(weight, starts)
+            first = np.flatnonzero(np.diff(owner[part], prepend=-1))
+            totals[owner[part][first]] += np.add.reduceat(rows, first, axis=0)
+            weights[owner[part][first]] += np.add.reduceat(weight, first)
         known = weights > 0
         totals[known] /= weights[known, None]
         totals[~known, :num_labels] = self.ridge.mean
