@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -56,7 +56,7 @@ test-wheel:
 
 # What needs no extra, in an environment without any.
 test-core: $(VENV)/.core
-	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE -n 2 \
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE -n 2 --max-worker-restart 0 \
 	  --dist loadfile -m core --doctest-ignore-import-errors tests src
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml $(CONSTRAINTS)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ from falcon_gnn.training.crew import Crew
 _TRAINED = ("sign", "qsign", "sign-original", "cluster-gcn")
 # The others wait this long while rank 0 scores; a dead process is noticed at once by its closed connection.
 _LONGEST_WAIT = timedelta(hours=2)
+# Of the process group, of which a process has one.
+_replicas: WeakSet[DistributedDataParallel] = WeakSet()
 
 
 class Team(Crew):
@@ -84,7 +87,9 @@ class Team(Crew):
 
     def replicate(self, model: nn.Module) -> nn.Module:
         """Return the model wrapped by torch's distributed data parallelism."""
-        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+        replica = DistributedDataParallel(model, gradient_as_bucket_view=True)
+        _replicas.add(replica)
+        return replica
 
     def begin_epoch(self, seed: int, epoch: int) -> None:
         """Seed dropout and stochastic rounding by epoch and rank."""
@@ -138,7 +143,19 @@ def join_team(
             stop_file=None if stop_file is None else Path(stop_file),
         )
     finally:
-        distributed.destroy_process_group()
+        _leave_group()
+
+
+def _leave_group() -> None:
+    """Destroy the process group once nothing else holds it.
+
+    A replica can outlive it in the frames of an error. Dropped later, its reducer would join the group's threads with
+    Python's lock held, which they may wait for: a deadlock.
+    """
+    for replica in _replicas:
+        del replica.reducer, replica.logger, replica.process_group
+    _replicas.clear()
+    distributed.destroy_process_group()
 
 
 def fit_config(config: TrainConfig, num_devices: int) -> TrainConfig:
