@@ -90,6 +90,15 @@ def test_a_sparse_adjacency_is_read(weighted):
 
 
 @pytest.mark.filterwarnings("ignore:.*CSR.*:UserWarning")
+def test_weights_beside_a_sparse_adjacency_are_left_out_aloud():
+    data = ToSparseTensor(attr=None)(Data(edge_index=EDGES, num_nodes=5))
+    data.edge_weight = torch.arange(EDGES.shape[1]) + 1.0
+    with pytest.warns(FalconWarning, match=r"edge_weight left out.*Store the weights in the matrix"):
+        graph = from_pyg(data)
+    assert graph.edge_weight is None
+
+
+@pytest.mark.filterwarnings("ignore:.*CSR.*:UserWarning")
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 def test_sparse_features_stay_sparse_both_ways(layout):
     x = torch.tensor([[1.0, 0, 0], [0, 0, 2], [0, 0, 0]])

@@ -1,6 +1,7 @@
 """PyTorch Geometric: graphs from and to ``Data``, and the collapse as a transform."""
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.checks import as_names, check_whole
-from falcon_gnn.errors import MissingDependencyError, OptionError
+from falcon_gnn.errors import FalconWarning, MissingDependencyError, OptionError
 from falcon_gnn.graph import MASK_NAMES, ROW_NAMES, SOFT_NAMES, Graph
 from falcon_gnn.graph_checks import as_scipy, check_attribute_names, is_sparse, require_graph
 from falcon_gnn.interop.pyg_attributes import (
@@ -104,10 +105,16 @@ def _read(
         **masks,
     }
     adjacency = data.get("edge_index", data.get("adj_t", data.get("adj")))
+    weight = data.get("edge_weight")
     if adjacency is not None and is_sparse(adjacency):
+        if weight is not None:
+            msg = (
+                "edge_weight left out: a sparse matrix of edges holds their weights as its values, and does not tell "
+                "which edge a further one is of. Store the weights in the matrix, or give the edges as edge_index."
+            )
+            warnings.warn(msg, FalconWarning, stacklevel=3)
         return Graph.from_scipy(as_scipy(adjacency), warn_one_way="always", **node_arrays), keys
     edges = np.zeros((2, 0), np.int64) if adjacency is None else to_array(adjacency)
-    weight = data.get("edge_weight")
     weight = None if weight is None else to_array(weight)
     return Graph.from_edges(edges, num_nodes, edge_weight=weight, warn_one_way="always", **node_arrays), keys
 
