@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,23 @@ def test_the_callers_own_meaning_of_sigterm_stays(tmp_path: Path) -> None:
             launch(train_in_team, make_graph(), endless, tmp_path / "checkpoint", terminate_parent, num_devices=1)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def hang_up() -> str:
+    """Close the terminal, for the process that started this one and for this one."""
+    for number in (os.getppid(), os.getpid()):
+        os.kill(number, signal.SIGHUP)
+    time.sleep(1)
+    return "went on"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
+def test_nohup_keeps_the_processes_when_the_terminal_closes() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert launch(hang_up, num_devices=1) == "went on"
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:

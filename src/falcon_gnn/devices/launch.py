@@ -27,8 +27,7 @@ _LOOPBACK = "lo"
 _STOP, _ERROR = "stop", "error.pickle"
 _KILLED = -9  # SIGKILL, which Windows has no name for.
 # Ctrl-C is ours; a worker that is asked to end has nothing left to do.
-_SIGNALS, _SECONDS_TO_END = "SIGTERM,SIGHUP,SIGQUIT", 5
-_SIGNALS_BUT_SIGTERM = "SIGHUP,SIGQUIT"
+_SIGNALS, _SECONDS_TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT"), 5
 
 
 class WorkerError(FalconError, RuntimeError):
@@ -62,8 +61,7 @@ def launch(work: Callable[..., Any], *arguments: Any, num_devices: int, checkpoi
             rdzv_endpoint="localhost:0",
             local_addr="localhost",
             max_restarts=0,
-            # A handler of the caller's stays: the command takes SIGTERM for a Ctrl-C.
-            signals_to_handle=_SIGNALS if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else _SIGNALS_BUT_SIGTERM,
+            signals_to_handle=",".join(filter(_is_unhandled, _SIGNALS)),
             shutdown_timeout=_SECONDS_TO_END,
             logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
         )
@@ -78,6 +76,11 @@ def launch(work: Callable[..., Any], *arguments: Any, num_devices: int, checkpoi
         if kind == "interrupted":
             raise KeyboardInterrupt(value)
         return value
+
+
+def _is_unhandled(name: str) -> bool:
+    """Whether a signal means what it does by itself: the command takes SIGTERM for a Ctrl-C, nohup ignores SIGHUP."""
+    return hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL
 
 
 def _be_worker(work: Callable[..., Any], arguments: tuple[Any, ...], folder: Path) -> bytes:
