@@ -241,6 +241,28 @@ def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
     assert 1 <= len(read_checkpoint(checkpoint).facts["epochs"]) < 100_000
 
 
+ORPHAN = """
+import os, signal
+from falcon_gnn.devices.launch import launch
+
+def be_left_alone():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.kill(os.getppid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    launch(be_left_alone, num_devices=1)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_process_ends_though_the_one_that_started_it_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN, encoding="utf-8")
+    # Its output ends with the last process that could write to it.
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, check=False, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+
+
 LEAVES = """
 import os, sys
 from pathlib import Path

@@ -5,16 +5,20 @@ Ctrl-C that finishes the epoch.
 """
 
 import logging
+import multiprocessing
 import os
 import pickle
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -85,6 +89,7 @@ def _is_unhandled(name: str) -> bool:
 
 def _be_worker(work: Callable[..., Any], arguments: tuple[Any, ...], folder: Path) -> bytes:
     """Be one of the processes."""
+    Thread(target=_end_after_parent, daemon=True).start()
     if any(name == _LOOPBACK for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
     os.environ[STOP_FILE_VARIABLE] = str(folder / _STOP)
@@ -96,6 +101,19 @@ def _be_worker(work: Callable[..., Any], arguments: tuple[Any, ...], folder: Pat
     except FalconError as error:
         (folder / f"{os.environ['RANK']}-{_ERROR}").write_bytes(pickle.dumps(error))
         raise
+
+
+def _end_after_parent() -> None:
+    """End this process once the one that started it was killed, which it would wait for for ever to take its result.
+
+    A training that Linux interrupts by that is given the time to write its state.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    while distributed.is_initialized():
+        time.sleep(0.1)
+    os._exit(1)
 
 
 def _explain(
