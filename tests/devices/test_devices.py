@@ -17,7 +17,7 @@ from torch import distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from falcon_gnn.devices.launch import WorkerError, launch
-from falcon_gnn.devices.place import DeviceOptions, Place, read_place
+from falcon_gnn.devices.place import STOP_FILE_VARIABLE, DeviceOptions, Place, read_place
 from falcon_gnn.devices.shards import PartShards, RowShards, shard_source, shard_targets
 from falcon_gnn.devices.team import Team, fit_config, join_team
 from falcon_gnn.errors import ConvergenceError, OptionError
@@ -239,6 +239,36 @@ def test_ctrl_c_ends_the_processes_with_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch .* holds its state"):
         launch(train_in_team, make_graph(), endless, checkpoint, interrupt_parent, num_devices=1)
     assert 1 <= len(read_checkpoint(checkpoint).facts["epochs"]) < 100_000
+
+
+def press_ctrl_c() -> None:
+    """Press Ctrl-C where the person sits, and wait until it is taken note of."""
+    os.kill(os.getppid(), signal.SIGINT)
+    while not Path(os.environ[STOP_FILE_VARIABLE]).exists():
+        time.sleep(0.01)
+
+
+def interrupt_before_joining() -> None:
+    """Get a Ctrl-C while the other process waits for this one."""
+    place = read_place()
+    if place.rank == 0:
+        press_ctrl_c()
+        os.kill(os.getpid(), signal.SIGINT)
+    with join_team(place, device="cpu"):
+        pytest.fail("the stop file was there before")
+
+
+def interrupt_while_loading() -> None:
+    """End as a process does that gets a Ctrl-C while Python loads its libraries."""
+    press_ctrl_c()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(("work", "num_devices"), [(interrupt_before_joining, 2), (interrupt_while_loading, 1)])
+def test_ctrl_c_before_the_training_ends_the_processes(work: Any, num_devices: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        launch(work, num_devices=num_devices)
 
 
 ORPHAN = """

@@ -24,12 +24,14 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from falcon_gnn.devices.place import STOP_FILE_VARIABLE
+from falcon_gnn.devices.team import ignore_until_joined
 from falcon_gnn.errors import FalconError
 from falcon_gnn.training.progress import InterruptGuard
 
 _LOOPBACK = "lo"
 _STOP, _ERROR = "stop", "error.pickle"
 _KILLED = -9  # SIGKILL, which Windows has no name for.
+_INTERRUPTED = -signal.SIGINT  # While its libraries load: later a process returns that it was.
 # Ctrl-C is ours; a worker that is asked to end has nothing left to do.
 _SIGNALS, _SECONDS_TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT"), 5
 
@@ -71,10 +73,14 @@ def launch(work: Callable[..., Any], *arguments: Any, num_devices: int, checkpoi
         )
         # Its own word on a failed process would stand beside ours.
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-        with InterruptGuard(active=True, on_request=(folder / _STOP).touch):
+        with InterruptGuard(active=True, on_request=(folder / _STOP).touch) as guard:
             try:
                 returned = elastic_launch(config, _be_worker)(work, arguments, folder)
-            except (ChildFailedError, SignalException) as error:
+            except ChildFailedError as error:
+                if guard.requested and _first(error)[1].exitcode == _INTERRUPTED:
+                    raise KeyboardInterrupt from None
+                raise _explain(error, num_devices, checkpoint, folder) from error
+            except SignalException as error:
                 raise _explain(error, num_devices, checkpoint, folder) from error
         kind, value = pickle.loads(returned[0])
         if kind == "interrupted":
@@ -89,6 +95,8 @@ def _is_unhandled(name: str) -> bool:
 
 def _be_worker(work: Callable[..., Any], arguments: tuple[Any, ...], folder: Path) -> bytes:
     """Be one of the processes."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, ignore_until_joined)
     Thread(target=_end_after_parent, daemon=True).start()
     if any(name == _LOOPBACK for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)

@@ -1,11 +1,13 @@
 """One of several processes that train a model together: its share of every step; rank 0 also scores and writes."""
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from weakref import WeakSet
 
 import numpy as np
@@ -121,6 +123,7 @@ def join_team(
         rendezvous: Where they meet: by the launcher's environment variables, or ``file://...``.
 
     Raises:
+        KeyboardInterrupt: If the launcher was interrupted before.
         OptionError: If several devices cannot train on ``device``.
     """
     kind = resolve_device_type(device)
@@ -136,14 +139,23 @@ def join_team(
         device_id=torch.device("cuda", place.local_rank) if kind == "cuda" else None,
     )
     stop_file = os.environ.get(STOP_FILE_VARIABLE)
+    team = Team(
+        place,
+        synchronize_batch_norm=synchronize_batch_norm,
+        stop_file=None if stop_file is None else Path(stop_file),
+    )
     try:
-        yield Team(
-            place,
-            synchronize_batch_norm=synchronize_batch_norm,
-            stop_file=None if stop_file is None else Path(stop_file),
-        )
+        if signal.getsignal(signal.SIGINT) is ignore_until_joined:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if team.stop_file is not None and team.agree(team.is_asked_to_stop):
+            raise KeyboardInterrupt
+        yield team
     finally:
         _leave_group()
+
+
+def ignore_until_joined(number: int, frame: FrameType | None) -> None:
+    """Leave a Ctrl-C to the stop file: the others would wait for ever for a process that ends before it has joined."""
 
 
 def _leave_group() -> None:
