@@ -61,7 +61,7 @@ inside.wait()
 found["amid K-means"] = in_child(lambda: COMPUTING.acquire(timeout=20) and limits() == before)
 
 pool = multiprocessing.get_context("fork").Pool(2)
-found["pool"] = pool.map_async(collapse, range(2)).get(timeout=60) == want
+found["pool"] = pool.map_async(collapse, range(2)).get(timeout=300) == want
 pool.terminate()
 """
 LOADER = """
@@ -85,7 +85,7 @@ def run(script: str, layer: str) -> Any:
     settings = {"NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script + TELL],
-        env={**os.environ, **settings}, capture_output=True, text=True, timeout=180,
+        env={**os.environ, **settings}, capture_output=True, text=True, timeout=540,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
