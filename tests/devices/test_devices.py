@@ -289,7 +289,9 @@ def test_a_process_ends_though_the_one_that_started_it_was_killed(tmp_path: Path
     script = tmp_path / "orphan.py"
     script.write_text(ORPHAN, encoding="utf-8")
     # Its output ends with the last process that could write to it.
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, check=False, timeout=540)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # The killed one leaves its folder.
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, timeout=540)
     assert done.returncode == -signal.SIGKILL
 
 
