@@ -73,6 +73,13 @@ def test_sparse_and_dense_features_give_the_same_space():
     assert hop_space(sparse.x, scope, 2, 0, 10) == pytest.approx(hop_space(graph.x, scope, 2, 0, 10), abs=1e-4)
 
 
+@pytest.mark.parametrize("scale", [2.0**70, 2.0**-70])
+def test_features_whose_squares_are_no_float32_have_the_space_of_others(scale):
+    graph = _random_graph()
+    scope = resolve_scope(graph, None)
+    assert np.array_equal(hop_space(graph.x * scale, scope, 2, 0, 10), hop_space(graph.x, scope, 2, 0, 10))
+
+
 def test_nothing_outside_the_scope_is_read():
     graph = _random_graph()
     inside = np.arange(120) < 80

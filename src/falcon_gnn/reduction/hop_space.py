@@ -195,6 +195,9 @@ def _leading_directions(rows: _Rows, adjacency: _Adjacency | None, width: int, s
         if adjacency is not None and once is not None:
             adjacency.multiply(product, once)
             adjacency.multiply(once, product)
+        # By a power of two, which changes no digit: squares of large numbers, such as time stamps, are no float32.
+        largest = max(product.max(initial=0), -product.min(initial=0))
+        np.ldexp(product, -np.frexp(largest)[1], out=product)
         basis = np.linalg.qr(rows.multiply_transposed(product))[0].astype(np.float32)
     return basis
 
