@@ -207,6 +207,21 @@ def test_a_checkpoint_of_another_graph_is_refused(graph, make_graph, tmp_path):
     assert len(train(same, config, checkpoint=path, resume=True, progress=False).epochs) == 2
 
 
+def test_a_checkpoint_of_softer_labels_is_refused(graph, tmp_path):
+    path, config = tmp_path / "state.safetensors", _config(num_epochs=1)
+    hard = np.eye(graph.y.max() + 1)[graph.y]
+
+    def with_share(share):
+        return graph.replace(label_distribution=(1 - share) * hard + share / hard.shape[1])
+
+    train(with_share(0.3), config, eval_graph=graph, checkpoint=path, progress=False)
+    with pytest.raises(OptionError, match="checkpoint is of another training: training graph"):
+        train(with_share(0.29), config, eval_graph=graph, checkpoint=path, resume=True, progress=False)
+    last_bits = with_share(0.3 + 1e-8)
+    assert len(train(last_bits, config, eval_graph=graph, checkpoint=path, resume=True, progress=False).epochs) == 1
+    assert fingerprint(last_bits) != fingerprint(with_share(0.3)) != fingerprint(graph)
+
+
 def test_hops_of_another_graph_are_refused_when_resuming(graph, tmp_path):
     path, config = tmp_path / "state.safetensors", _config("sign", num_epochs=2)
     train(graph, config, checkpoint=path, progress=False)

@@ -97,7 +97,8 @@ def fingerprint(graph: Graph, *, reads_features: bool = True) -> str:
 
     Args:
         graph: The graph.
-        reads_features: Whether the values of ``x`` count. The means of a collapse may differ in their last bits.
+        reads_features: Whether the values of ``x``, and each of ``label_distribution``, count. The means of a collapse
+            may differ in their last bits; of its distribution the mean square counts then, in four decimals.
     """
     arrays: list[NDArray[Any] | None] = [
         graph.indptr, graph.indices, graph.edge_weight, graph.y, graph.train_mask, graph.val_mask, graph.test_mask,
@@ -105,6 +106,9 @@ def fingerprint(graph: Graph, *, reads_features: bool = True) -> str:
     ]  # fmt: skip
     if graph.x is not None and reads_features:
         arrays += [graph.x.data, graph.x.indices] if issparse(graph.x) else [graph.x]
+    if graph.label_distribution is not None:
+        shares = graph.label_distribution
+        arrays.append(shares if reads_features else _sharpness(shares))
     digest = blake2b(repr(None if graph.x is None else graph.x.shape).encode(), digest_size=8)
     for array in arrays:
         digest.update(repr(None if array is None else array.shape).encode())
@@ -112,6 +116,12 @@ def fingerprint(graph: Graph, *, reads_features: bool = True) -> str:
             rows = array[:: max(1, array.size // _NUM_HASHED)]
             digest.update(np.ascontiguousarray(rows, np.float64).tobytes())
     return digest.hexdigest()
+
+
+def _sharpness(distribution: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean over some rows of what their squares sum to, rounded, shape ``(1,)``: 1 where all are certain."""
+    rows = distribution[:: max(1, distribution.size // _NUM_HASHED)].astype(np.float64)
+    return np.array([round(float(np.square(rows).sum(axis=1).mean()), 4)])
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
