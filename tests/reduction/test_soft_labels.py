@@ -171,6 +171,17 @@ def test_many_classes_are_not_held_for_every_node():
     assert peak < 20_000 * 500 * 8
 
 
+def test_what_is_known_of_nodes_of_few_classes_is_not_held_in_doubles(monkeypatch):
+    monkeypatch.setattr(ridge_module, "_BLOCK_VALUES", 1 << 14)
+    rng = np.random.default_rng(0)
+    encoding = encode_labels(rng.integers(0, 2, 20_000), "classes")
+    ridge = RidgeLabels(rng.normal(size=(20_000, 64)).astype(np.float32), encoding)
+    groups = Groups(np.arange(20_000), np.arange(20_000) % 50, np.arange(50))
+    graph = Graph.from_edges(np.zeros((2, 0), np.int64), 20_000)
+    peak = traced_peak(lambda: SoftLabels(0.3, encoding, ridge).of_groups(graph, groups, is_mean=True))
+    assert peak < 20_000 * 64 * 4
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

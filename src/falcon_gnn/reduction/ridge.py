@@ -74,10 +74,14 @@ class RidgeLabels:
 
     def left_out(self, nodes: IdArray) -> FloatArray:
         """Return the probabilities of some labelled nodes, each left out of the fit, shape ``(m, L)``."""
+        probabilities, start = np.empty((len(nodes), self._encoding.num_labels)), 0
         with one_thread():
-            known, truth = self._features[nodes].astype(np.float64), self._encoding.rows(nodes).astype(np.float64)
-            turned = known @ self._directions
-            return softmax(self._guess(turned, np.square(turned), truth, self.penalty) / self.temperature)
+            for known, truth in self._blocks(nodes):
+                turned = known @ self._directions
+                guess = self._guess(turned, np.square(turned), truth, self.penalty)
+                probabilities[start : start + len(known)] = softmax(guess / self.temperature)
+                start += len(known)
+        return probabilities
 
     def _blocks(self, nodes: IdArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield the features and one-hot labels of some nodes at a time."""
