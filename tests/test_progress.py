@@ -99,6 +99,31 @@ def test_every_stage_of_a_collapse_goes_forward_from_0_to_1(centrality, groups, 
         assert all(0 <= share <= 1 for share in shares)
 
 
+@pytest.mark.parametrize(
+    ("stage", "options"),
+    [
+        ("soft labels", {"soft_labels": 0.3, "centrality": "degree", "merge": "mean"}),
+        ("soft labels", {"soft_labels": 0.3, "groups": "alike"}),
+        ("teacher", {"cluster_on": "teacher", "groups": "alike"}),
+    ],
+)
+def test_what_a_regression_says_of_labels_goes_forward_to_its_end(stage, options, monkeypatch):
+    rng = np.random.default_rng(0)
+    graph = power_law_graph(2_000, 8_000)
+    graph = graph.replace(x=rng.normal(size=(2_000, 90)), y=rng.integers(0, 80, 2_000))
+    heard = {}
+    monkeypatch.setattr("falcon_gnn.reduction.ridge._BLOCK_VALUES", 1 << 14)
+    monkeypatch.setattr("falcon_gnn.reduction.soft_labels._BLOCK_VALUES", 1 << 16)
+    monkeypatch.setattr(
+        "falcon_gnn.reduction.clock.telling_time_left", lambda name, *_: hearing(heard.setdefault(name, []).append)
+    )
+    collapse(graph, node_budget=0.1, **options)
+    for name in (stage, "attributes"):
+        assert heard[name] == sorted(heard[name])
+        assert heard[name][-1] == pytest.approx(1)
+    assert sum(share > 0.5 for share in heard[stage]) > 10
+
+
 def test_stages_that_last_tell_the_time_left(monkeypatch):
     monkeypatch.setattr(progresses, "_SILENT_SECONDS", 0.0)
     monkeypatch.setattr(progresses, "_TELLING_SECONDS", 0.0)

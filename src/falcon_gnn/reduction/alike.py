@@ -8,6 +8,7 @@ import numpy as np
 from falcon_gnn.errors import BudgetError, FalconWarning, OptionError
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.progress import part_of_work
 from falcon_gnn.reduction.budgets import split_budget
 from falcon_gnn.reduction.config import CollapseConfig
 from falcon_gnn.reduction.grouping import BoolArray, IdArray, group_members, summing_matrix
@@ -19,6 +20,8 @@ from falcon_gnn.threads import one_thread
 
 _BLOCK_VALUES = 1 << 22
 _TEACHER_HOPS = 2
+_HOPS_SHARE = 0.4
+"""Of the time of a teacher, for 200,000 nodes, 90 features and 10 classes; the rest is the regression."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,10 @@ def make_teacher(graph: Graph, scope: ScopedGraph, config: CollapseConfig, encod
         missing = "features" if graph.x is None else "labels"
         msg = f"cluster_on='teacher' needs features and labels, and this graph has no {missing}. Use cluster_on='hops'."
         raise OptionError(msg)
-    return fit_teacher(hop_space(graph.x, scope, _TEACHER_HOPS * config.num_hops, config.seed), encoding)
+    with part_of_work(0.0, _HOPS_SHARE):
+        points = hop_space(graph.x, scope, _TEACHER_HOPS * config.num_hops, config.seed)
+    with part_of_work(_HOPS_SHARE, 1.0):
+        return fit_teacher(points, encoding)
 
 
 def node_kinds(

@@ -108,10 +108,12 @@ def node_facts(x: Features, scope: ScopedGraph, points: Points, encoding: LabelE
     facts = np.empty((num_nodes, num_columns), np.float32)
     own, spread = facts[:, :num_features], facts[:, -num_labels:]
     rows = _Rows(x, None if scope.is_whole else scope.ids)
-    with one_thread():
+    with one_thread(), part_of_work(0.0, 0.6):
         rows.multiply(None if width == num_features else _leading_directions(rows, None, num_features, seed), own)
     facts[:, num_features:-num_labels] = points
-    _Adjacency(scope, has_loops=False).multiply(label_columns(encoding, MAX_COLUMNS, seed), spread)
+    with part_of_work(0.6, 1.0):
+        labels = label_columns(encoding, MAX_COLUMNS, seed)
+    _Adjacency(scope, has_loops=False).multiply(labels, spread)
     _normalize(own)
     _normalize(spread)
     return facts

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.progress import tell_share
 from falcon_gnn.reduction.grouping import IdArray
 from falcon_gnn.reduction.partition import Points
 from falcon_gnn.threads import one_thread
@@ -45,20 +46,20 @@ class RidgeLabels:
             self.mean = encoding.sums() / len(labelled)
             products = np.zeros((features.shape[1],) * 2)
             sums = np.zeros((features.shape[1], encoding.num_labels))
-            for known, truth in self._blocks(labelled):
+            for known, truth in self._blocks(labelled, 0.0, 0.1):
                 products += known.T @ known
                 sums += known.T @ (truth - self.mean)
             squares, self._directions = np.linalg.eigh(products)
             self._squares = np.maximum(squares, 0)
             self._targets = self._directions.T @ sums
             errors = np.zeros(len(_PENALTIES))
-            for known, truth in self._blocks(labelled):
+            for known, truth in self._blocks(labelled, 0.1, 0.9):
                 turned = known @ self._directions
                 squares = np.square(turned)
                 errors += [np.square(self._guess(turned, squares, truth, tried) - truth).sum() for tried in _PENALTIES]
             self.penalty = float(_PENALTIES[int(np.argmin(errors))])
             losses, num_right = np.zeros(len(_TEMPERATURES)), 0
-            for known, truth in self._blocks(labelled):
+            for known, truth in self._blocks(labelled, 0.9, 1.0):
                 turned = known @ self._directions
                 guess = self._guess(turned, np.square(turned), truth, self.penalty)
                 num_right += int((guess.argmax(axis=1) == truth.argmax(axis=1)).sum())
@@ -83,12 +84,13 @@ class RidgeLabels:
                 start += len(known)
         return probabilities
 
-    def _blocks(self, nodes: IdArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield the features and one-hot labels of some nodes at a time."""
+    def _blocks(self, nodes: IdArray, first: float = 0.0, last: float = 1.0) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield the features and one-hot labels of some nodes at a time, the work from ``first`` to ``last``."""
         step = max(1, _BLOCK_VALUES // max(self._features.shape[1], self._encoding.num_labels))
         for start in range(0, len(nodes), step):
             ids = nodes[start : start + step]
             yield self._features[ids].astype(np.float64), self._encoding.rows(ids).astype(np.float64)
+            tell_share(first + (last - first) * (start + len(ids)) / len(nodes))
 
     def _guess(self, turned: FloatArray, squares: FloatArray, truth: FloatArray, penalty: float) -> FloatArray:
         """Return what is predicted for labelled nodes by the others; ``turned`` is ΦV, ``squares`` its square."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from falcon_gnn.graph import Graph
 from falcon_gnn.labels import LabelEncoding
+from falcon_gnn.progress import part_of_work
 from falcon_gnn.reduction.attributes import Groups
 from falcon_gnn.reduction.grouping import IdArray, group_members
 from falcon_gnn.reduction.ridge import FloatArray, RidgeLabels
@@ -52,7 +53,8 @@ class SoftLabels:
         for part in self._blocks(len(members)):
             ids = groups.scope_ids[members[part]]
             weight = np.ones(len(ids)) if graph.node_weight is None else graph.node_weight[ids].astype(np.float64)
-            rows = self._rows(graph, members[part], ids, width) * weight[:, None]
+            with part_of_work(part.start / len(members), (part.start + len(ids)) / len(members)):
+                rows = self._rows(graph, members[part], ids, width) * weight[:, None]
             # Members of a group follow one another.
             first = np.flatnonzero(np.diff(owner[part], prepend=-1))
             totals[owner[part][first]] += np.add.reduceat(rows, first, axis=0)
