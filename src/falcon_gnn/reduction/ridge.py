@@ -59,9 +59,7 @@ class RidgeLabels:
                 errors += [np.square(self._guess(turned, squares, truth, tried) - truth).sum() for tried in _PENALTIES]
             self.penalty = float(_PENALTIES[int(np.argmin(errors))])
             losses, num_right = np.zeros(len(_TEMPERATURES)), 0
-            for known, truth in self._blocks(labelled, 0.9, 1.0):
-                turned = known @ self._directions
-                guess = self._guess(turned, np.square(turned), truth, self.penalty)
+            for guess, truth in self._guesses(labelled, 0.9, 1.0):
                 num_right += int((guess.argmax(axis=1) == truth.argmax(axis=1)).sum())
                 losses -= [np.log(np.maximum(softmax(guess / t)[truth > 0], 1e-12)).sum() for t in _TEMPERATURES]
         self.temperature = float(_TEMPERATURES[int(np.argmin(losses))])
@@ -77,14 +75,18 @@ class RidgeLabels:
         """Return the probabilities of some labelled nodes, each left out of the fit, shape ``(m, L)``."""
         probabilities, start = np.empty((len(nodes), self._encoding.num_labels)), 0
         with one_thread():
-            for known, truth in self._blocks(nodes):
-                turned = known @ self._directions
-                guess = self._guess(turned, np.square(turned), truth, self.penalty)
-                probabilities[start : start + len(known)] = softmax(guess / self.temperature)
-                start += len(known)
+            for guess, _ in self._guesses(nodes, 0.0, 1.0):
+                probabilities[start : start + len(guess)] = softmax(guess / self.temperature)
+                start += len(guess)
         return probabilities
 
-    def _blocks(self, nodes: IdArray, first: float = 0.0, last: float = 1.0) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def _guesses(self, nodes: IdArray, first: float, last: float) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield what is predicted for labelled nodes by the others, and their one-hot labels, likewise."""
+        for known, truth in self._blocks(nodes, first, last):
+            turned = known @ self._directions
+            yield self._guess(turned, np.square(turned), truth, self.penalty), truth
+
+    def _blocks(self, nodes: IdArray, first: float, last: float) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield the features and one-hot labels of some nodes at a time, the work from ``first`` to ``last``."""
         step = max(1, _BLOCK_VALUES // max(self._features.shape[1], self._encoding.num_labels))
         for start in range(0, len(nodes), step):
