@@ -3,6 +3,9 @@ VENV := .venv
 CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 
+# A process whose test hung is not started again: it would hang in the same test.
+IN_TWO := -n 2 --dist loadfile --max-worker-restart 0
+
 # What `make test-pythons` tries.
 PYTHONS ?= python3.11 python3.12 python3.13
 OLDEST_PYTHON ?= python3.11
@@ -12,7 +15,7 @@ demo: $(VENV)/.demo
 	$(BIN)/falcon-gnn demo
 
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -q $(IN_TWO)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -56,8 +59,8 @@ test-wheel:
 
 # What needs no extra, in an environment without any.
 test-core: $(VENV)/.core
-	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE -n 2 --max-worker-restart 0 \
-	  --dist loadfile -m core --doctest-ignore-import-errors tests src
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba $(BIN)/python -m pytest -q -rfE $(IN_TWO) \
+	  -m core --doctest-ignore-import-errors tests src
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test]"

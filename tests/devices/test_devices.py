@@ -296,7 +296,7 @@ def test_a_process_ends_though_the_one_that_started_it_was_killed(tmp_path: Path
 
 
 LEAVES = """
-import os, sys
+import sys
 from pathlib import Path
 import falcon_gnn as fg
 from falcon_gnn.devices.jobs import run_on_team
